@@ -1,0 +1,2 @@
+// Package caddybreaker puts a circuit breaker around each upstream of Caddy's reverse proxy.
+package caddybreaker

@@ -1,0 +1,2 @@
+// Package caddymux serves a muxcore tree from Caddy.
+package caddymux

@@ -1,0 +1,2 @@
+// Package muxcore is the core.
+package muxcore
