@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Builds, runs and tests Caddy with the storage_mux and relay_breaker plugins.
+#
+#   ./xcaddy-build.sh          build ./caddy
+#   ./xcaddy-build.sh run      build it and serve Caddyfile.example
+#   ./xcaddy-build.sh test     run every test, unit and integration
+#
+# It needs Go and git; all else is fetched, at pinned versions, by Go itself.
+# The tests use the race detector where there is a C compiler for it.
+set -euo pipefail
+unset CDPATH
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+cd -- "$root"
+# shellcheck source=.ci/env.sh
+. "$root/.ci/env.sh"
+
+build_dir=$root/.build
+failed=()
+
+usage() { sed -n '2,/^set -/{/^#/s/^# \{0,1\}//p;}' "$root/xcaddy-build.sh"; }
+
+# build_caddy OUTPUT builds Caddy with this checkout as its only plugin. It runs
+# in .build, as xcaddy makes its scratch folder in the working folder on macOS.
+build_caddy() {
+	local output=$1 log
+	mkdir -p "$build_dir"
+	log=$build_dir/xcaddy.log
+	if ! (cd "$build_dir" && go run "$XCADDY" build "$CADDY_VERSION" \
+		--with "$MODULE@v0.0.0=.." --output "$output") >"$log" 2>&1; then
+		cat "$log" >&2
+		return 1
+	fi
+}
+
+cmd_build() {
+	say "building ./caddy ($CADDY_VERSION, $(go env GOVERSION)); the first time takes some minutes"
+	# Pure Go, so that the binary runs on any machine of its kind.
+	CGO_ENABLED=0 build_caddy "$root/caddy" || die "Caddy could not be built"
+	say "built ./caddy $("$root/caddy" version)"
+}
+
+cmd_run() {
+	cmd_build
+	local data=$build_dir/example
+	mkdir -p "$data"
+	say "serving Caddyfile.example; its data is in ${data#"$root"/} (end with Ctrl-C)"
+	cat <<'TOUR'
+
+In a second terminal, in this folder:
+
+  echo 'hello, mux' > hello.txt
+  curl -T hello.txt http://localhost:8080/hello.txt     # upload: goes to the first origin
+  curl -T hello.txt http://localhost:8081/hello.txt     # the second origin gets its copy
+  curl -i http://localhost:8080/hello.txt               # read: X-Served-By: directory
+  mv .build/example/directory .build/example/away       # take the first origin away
+  curl -i http://localhost:8080/hello.txt               # read on: X-Served-By: origin
+  mv .build/example/away .build/example/directory       # and back, after its cooldown
+
+TOUR
+	EXAMPLE_DATA=$data exec "$root/caddy" run --config "$root/Caddyfile.example" --adapter caddyfile
+}
+
+# part NAME COMMAND... runs one part of the tests and remembers a failure, so
+# that one run shows everything that is wrong.
+part() {
+	local name=$1
+	shift
+	say "$name"
+	if ! "$@"; then
+		failed+=("$name")
+		printf 'FAILED: %s\n' "$name"
+		return 1
+	fi
+}
+
+# go_tests FOLDER TIMEOUT ARGS... runs the tests of one module; their events
+# are kept, for the counts of the summary.
+go_tests() {
+	local folder=$1 timeout=$2
+	shift 2
+	(cd "$folder" && go run "$GOTESTSUM" --format pkgname-and-test-fails --hide-summary skipped \
+		--jsonfile "$build_dir/events-${folder##*/}.json" \
+		-- -count=1 -timeout "$timeout" ${race[@]+"${race[@]}"} "$@" ./...)
+}
+
+# check_modules makes sure that the binary under test is the plugin.
+check_modules() {
+	local modules want
+	modules=$("$CADDY_BIN" list-modules) || return 1
+	for want in http.handlers.storage_mux storage_mux.backends.file storage_mux.backends.http \
+		storage_mux.backends.memory http.reverse_proxy.transport.relay_breaker \
+		http.reverse_proxy.selection_policies.relay_breaker; do
+		if ! grep -qx -- "$want" <<<"$modules"; then
+			printf 'module %s is not in %s\n' "$want" "$CADDY_BIN"
+			return 1
+		fi
+	done
+}
+
+# count ACTION counts the tests, subtests included, that ended this way.
+count() {
+	cat "$build_dir"/events-*.json 2>/dev/null |
+		grep -c "\"Action\":\"$1\",\"Package\":\"[^\"]*\",\"Test\":" || true
+}
+
+cmd_test() {
+	mkdir -p "$build_dir"
+	rm -f "$build_dir"/events-*.json
+	race=()
+	export CADDY_BIN=$build_dir/caddy-test XCADDY_RACE_DETECTOR=0
+	if has_race_detector; then
+		race=(-race)
+		export XCADDY_RACE_DETECTOR=1 CGO_ENABLED=1
+	elif [ -n "${CI:-}" ]; then
+		die "no C compiler ($(go env CC)): the race detector, which CI requires, cannot be used"
+	else
+		printf 'note: no C compiler (%s): the tests run without the race detector\n' "$(go env CC)"
+	fi
+
+	part "unit tests ${race[*]-}" go_tests "$root" 15m -shuffle=on || true
+	if part "build of the Caddy under test ${race[*]-}" build_caddy "$CADDY_BIN" &&
+		part "modules of the Caddy under test" check_modules; then
+		part "integration tests ${race[*]-}" go_tests "$root/integration" 20m || true
+	else
+		failed+=("integration tests (could not run)")
+	fi
+
+	say "summary"
+	local name passes failures skips
+	passes=$(count pass) failures=$(count fail) skips=$(count skip)
+	for name in ${failed[@]+"${failed[@]}"}; do printf 'failed: %s\n' "$name"; done
+	if ((passes == 0)); then failed+=("no test ran") && printf 'no test ran\n'; fi
+	printf '%d passed, %d failed, %d skipped\n' "$passes" "$failures" "$skips"
+	((${#failed[@]} == 0 && failures == 0))
+}
+
+case "${1-}" in
+'' | build | run | test)
+	pick_toolchain
+	set_build_flags
+	"cmd_${1:-build}"
+	;;
+-h | --help | help) usage ;;
+*)
+	usage >&2
+	die "unknown argument '$1'"
+	;;
+esac
