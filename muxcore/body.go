@@ -1,0 +1,127 @@
+package muxcore
+
+import (
+	"bytes"
+	"crypto/md5" // Content-MD5 is what clients declare, not what anything is secured by
+	"crypto/sha256"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+)
+
+var (
+	errBodyShort = errors.New("body is shorter than declared")
+	errBodyLong  = errors.New("body is longer than declared")
+)
+
+// CheckedBody reads the body of a Put and holds back its end until it is known to be right: with a known length the
+// last bytes come only when the digests match and nothing follows, with an unknown one io.EOF does. So a store that
+// commits at the end of a body never commits a wrong one. It is not safe for concurrent use.
+type CheckedBody struct {
+	src  io.Reader
+	size int64 // declared, -1 unknown
+	n    int64 // read so far
+	sums []sum
+	err  error // what ended it
+}
+
+type sum struct {
+	name string
+	hash hash.Hash
+	want []byte // nil: only computed
+}
+
+// CheckBody makes body check itself against what was declared. A [*CheckedBody] is returned as it is: it checks already.
+func CheckBody(body io.Reader, size int64, want Digests) *CheckedBody {
+	if c, ok := body.(*CheckedBody); ok {
+		return c
+	}
+	c := &CheckedBody{src: body, size: size}
+	if want.MD5 != nil {
+		c.sums = append(c.sums, sum{"MD5", md5.New(), want.MD5})
+	}
+	if want.SHA256 != nil {
+		c.sums = append(c.sums, sum{"SHA-256", sha256.New(), want.SHA256})
+	}
+	if want.SHA512 != nil {
+		c.sums = append(c.sums, sum{"SHA-512", sha512.New(), want.SHA512})
+	}
+	return c
+}
+
+// Read implements io.Reader. Errors of the source come through as they are and are kept for [CheckedBody.Err]; a body
+// that is not what was declared is an [*Error] with CodeBodyMismatch.
+func (c *CheckedBody) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.size >= 0 && int64(len(p)) > c.size-c.n {
+		p = p[:c.size-c.n]
+	}
+	n, err := 0, error(nil)
+	if len(p) > 0 {
+		n, err = c.src.Read(p)
+	}
+	c.n += int64(n)
+	for _, s := range c.sums {
+		s.hash.Write(p[:n])
+	}
+	atEnd := c.size >= 0 && c.n == c.size
+	switch {
+	case atEnd && (err == nil || errors.Is(err, io.EOF)):
+		err = c.finish(err == nil)
+	case errors.Is(err, io.EOF) && c.size < 0:
+		err = c.finish(false)
+	case errors.Is(err, io.EOF):
+		err = mismatch(errBodyShort)
+	}
+	if err == nil {
+		return n, nil
+	}
+	c.err = err
+	if atEnd && !errors.Is(err, io.EOF) {
+		n = 0 // the last bytes of a wrong body stay here
+	}
+	return n, err
+}
+
+// finish looks for bytes past the end and compares the digests; io.EOF means that all is well.
+func (c *CheckedBody) finish(lookPast bool) error {
+	for lookPast {
+		var one [1]byte
+		n, err := c.src.Read(one[:])
+		if n > 0 {
+			return mismatch(errBodyLong)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, s := range c.sums {
+		if got := s.hash.Sum(nil); s.want != nil && !bytes.Equal(got, s.want) {
+			return mismatch(fmt.Errorf("%s of the body is %x, declared was %x", s.name, got, s.want))
+		}
+	}
+	return io.EOF
+}
+
+// Err is what ended the body other than its end: the uploader's fault or departure, never the store's.
+func (c *CheckedBody) Err() error {
+	if c.err == nil || errors.Is(c.err, io.EOF) {
+		return nil
+	}
+	return c.err
+}
+
+// Len is the number of bytes read so far.
+func (c *CheckedBody) Len() int64 { return c.n }
+
+// Complete tells whether the whole body was read and found right.
+func (c *CheckedBody) Complete() bool { return errors.Is(c.err, io.EOF) }
+
+func mismatch(reason error) error { return &Error{Code: CodeBodyMismatch, Err: reason} }

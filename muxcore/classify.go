@@ -1,0 +1,116 @@
+package muxcore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+)
+
+// Class says what the end of a call means: for the operation, and for the health of the backend.
+type Class uint8
+
+// The classes.
+const (
+	ClassOK        Class = iota
+	ClassTransient       // the backend failed: move on, and count it
+	ClassTimeout         // the backend made no progress: as transient
+	ClassSemantic        // the backend answered, and the answer is no: final, by rule, and never its fault
+	ClassDenied          // the backend answers but will not let us: move on, do not count it
+	ClassAbort           // the caller gave up: final, never anybody's fault
+)
+
+var classNames = [...]string{"ok", "transient", "timeout", "semantic", "denied", "abort"}
+
+// String is the class's name in events and stats.
+func (c Class) String() string { return classNames[c] }
+
+// Outcome is the class as spans and metrics name it: ok, transient, semantic, abort or timeout.
+func (c Class) Outcome() string {
+	if c == ClassDenied {
+		return ClassSemantic.String()
+	}
+	return c.String()
+}
+
+// Counts tells whether the backend is to blame.
+func (c Class) Counts() bool { return c == ClassTransient || c == ClassTimeout }
+
+// MovesOn tells whether another backend is to be asked.
+func (c Class) MovesOn() bool { return c.Counts() || c == ClassDenied }
+
+var codeClasses = map[Code]Class{
+	CodeAllBackendsDown:         ClassTransient,
+	CodeBackendTimeout:          ClassTimeout,
+	CodeBackendAborted:          ClassAbort,
+	CodeBackendDraining:         ClassTransient,
+	CodeHealthcheckFailed:       ClassTransient,
+	CodeWriteFanoutPartial:      ClassTransient,
+	CodeRecursionDepthExceeded:  ClassSemantic,
+	CodeInvalidWeight:           ClassSemantic,
+	CodeWeightedRequiresWeights: ClassSemantic,
+	CodeBackendNameConflict:     ClassSemantic,
+	CodeBackendNotFound:         ClassSemantic,
+	CodeMirrorOriginRequired:    ClassSemantic,
+	CodeKeyNotFound:             ClassSemantic,
+	CodeInvalidKey:              ClassSemantic,
+	CodeKeyConflict:             ClassSemantic,
+	CodeReadOnly:                ClassSemantic,
+	CodePreconditionFailed:      ClassSemantic,
+	CodeNotModified:             ClassSemantic,
+	CodeRangeNotSatisfiable:     ClassSemantic,
+	CodeBodyMismatch:            ClassSemantic,
+	CodeTooLarge:                ClassSemantic,
+	CodeUnsupported:             ClassSemantic,
+	CodeDenied:                  ClassDenied,
+	CodeCredentialExpired:       ClassDenied,
+}
+
+// Classify is the one place that decides what an error means. caller is the context of whoever asked the mux, not the
+// one under which the backend was called: once caller has ended, whatever comes is an abort; a cancellation while it has
+// not is somebody else's, and the backend's failure. The order: nil, the caller's end, timeouts by the mux, the code and
+// status of the outermost [*Error], what the standard library's errors say; the unknown is transient.
+func Classify(caller context.Context, err error) Class {
+	if err == nil {
+		return ClassOK
+	}
+	if caller.Err() != nil {
+		return ClassAbort
+	}
+	e, coded := errors.AsType[*Error](err)
+	if coded {
+		if class, ok := codeClasses[e.Code]; ok {
+			return class
+		}
+		if e.Status != 0 {
+			return classifyStatus(e.Status)
+		}
+	}
+	var nerr net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &nerr) && nerr.Timeout():
+		return ClassTimeout
+	case coded:
+		return ClassTransient
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
+		return ClassSemantic
+	case errors.Is(err, fs.ErrPermission):
+		return ClassDenied
+	}
+	return ClassTransient
+}
+
+// classifyStatus is the row of the table for HTTP answers.
+func classifyStatus(status int) Class {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
+		return ClassDenied
+	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
+		return ClassTransient
+	case status >= 400 && status < 500:
+		return ClassSemantic
+	}
+	return ClassTransient
+}

@@ -1,0 +1,44 @@
+package muxcore
+
+import "time"
+
+// EventKind is the topic of an event.
+type EventKind string
+
+// The topics.
+const (
+	EventBackendDown      EventKind = "storage-mux.backend.down"      // Name, Err, Code
+	EventBackendRecovered EventKind = "storage-mux.backend.recovered" // Name, Took: how long it was down
+	EventFailover         EventKind = "storage-mux.failover"          // From, To, Attempt, Err
+	EventFanoutPartial    EventKind = "storage-mux.fanout-partial"    // Mode, Failed, Causes
+	EventDrainStarted     EventKind = "storage-mux.drain.started"     // Name, InFlight
+	EventDrainCompleted   EventKind = "storage-mux.drain.completed"   // Name, Took
+	EventBackendAdded     EventKind = "storage-mux.backend.added"     // Name, Weight
+	EventBackendRemoved   EventKind = "storage-mux.backend.removed"   // Name
+	EventWeightChanged    EventKind = "storage-mux.weight.changed"    // Name, From and To as weights
+	EventAttempt          EventKind = "storage-mux.attempt"           // every call to a backend: Name, Op, Class, Took
+)
+
+// Event tells an observer what happened. Which fields are set depends on Kind.
+type Event struct {
+	Kind EventKind
+	At   time.Time
+	Tree string // Settings.Name of the mux
+	Mode Mode
+	Op   Op
+	Key  string
+
+	Name       string // the backend
+	From, To   string // backends of a failover
+	Attempt    int    // index of the attempt, from 0
+	Class      Class
+	Code       Code
+	Err        error
+	Took       time.Duration
+	InFlight   int
+	Weight     *int
+	FromWeight int
+	ToWeight   int
+	Failed     []string // backends that a fan-out missed
+	Causes     []error  // and why, in the same order
+}

@@ -1,0 +1,115 @@
+package muxcore
+
+import (
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MaxKeyLength is the longest key, in bytes.
+	MaxKeyLength = 1024
+
+	// ReservedPrefix begins every path segment that belongs to the storage itself: temp and side files,
+	// and the space below [InternalPrefix]. No key from outside has such a segment.
+	ReservedPrefix = ".storage_mux"
+
+	// InternalPrefix is the one reserved place in which stores keep objects: what Caddy itself puts there
+	// (certificates, locks). Doors refuse it by [CheckKey]; stores and muxes admit it by [CheckStoreKey].
+	InternalPrefix = ReservedPrefix + "/storage/"
+)
+
+// The reasons for which a key is refused.
+var (
+	errKeyEmpty     = errors.New("empty key")
+	errKeyLong      = errors.New("longer than 1024 bytes")
+	errKeyUTF8      = errors.New("not UTF-8")
+	errKeyControl   = errors.New("control character")
+	errKeyBackslash = errors.New("backslash")
+	errKeySegment   = errors.New("empty segment")
+	errKeyDot       = errors.New(`"." or ".." segment`)
+	errKeyReserved  = errors.New("segment begins with " + ReservedPrefix)
+)
+
+// CheckKey tells whether key may come from outside: UTF-8, 1 to 1024 bytes, no control character, no backslash, no
+// empty, "." or ".." segment, and none that begins with [ReservedPrefix]. Keys are bytes: nothing is normalised, and
+// two keys are one object only if they are equal byte for byte. The error is an [*Error] with [CodeInvalidKey].
+func CheckKey(key string) error {
+	if reason := keyFault(key, false); reason != nil {
+		return &Error{Code: CodeInvalidKey, Key: key, Err: reason}
+	}
+	return nil
+}
+
+// CheckStoreKey is the rule of stores and muxes: that of [CheckKey], and besides it keys below [InternalPrefix].
+func CheckStoreKey(key string) error {
+	internal := strings.TrimPrefix(key, InternalPrefix)
+	if len(internal) == len(key) || len(key) > MaxKeyLength {
+		return CheckKey(key)
+	}
+	if reason := keyFault(internal, false); reason != nil {
+		return &Error{Code: CodeInvalidKey, Key: key, Err: reason}
+	}
+	return nil
+}
+
+// CheckPrefix tells whether prefix can begin a store key. Empty is fine, and so is a slash at its end.
+func CheckPrefix(prefix string) error {
+	rest := strings.TrimPrefix(prefix, InternalPrefix)
+	if rest == "" || prefix == ReservedPrefix+"/" {
+		return nil
+	}
+	if reason := keyFault(strings.TrimSuffix(rest, "/"), true); reason != nil {
+		return &Error{Code: CodeInvalidKey, Key: prefix, Err: reason}
+	}
+	return nil
+}
+
+// HiddenFrom tells whether a list of prefix leaves key out: reserved keys show only in lists of reserved prefixes.
+func HiddenFrom(prefix, key string) bool {
+	if strings.HasPrefix(prefix, ReservedPrefix) {
+		return !strings.HasPrefix(key, InternalPrefix)
+	}
+	return strings.HasPrefix(key, ReservedPrefix) || strings.Contains(key, "/"+ReservedPrefix)
+}
+
+// keyFault finds what is wrong with key. partial admits a last segment that is only the beginning of one.
+func keyFault(key string, partial bool) error {
+	switch {
+	case key == "":
+		return errKeyEmpty
+	case len(key) > MaxKeyLength:
+		return errKeyLong
+	case !utf8.ValidString(key):
+		return errKeyUTF8
+	}
+	for _, r := range key {
+		if r == '\\' {
+			return errKeyBackslash
+		}
+		if unicode.IsControl(r) {
+			return errKeyControl
+		}
+	}
+	for rest, more := key, true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		if err := segmentFault(segment, partial && !more); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func segmentFault(segment string, partial bool) error {
+	switch {
+	case segment == "":
+		return errKeySegment
+	case strings.HasPrefix(segment, ReservedPrefix):
+		return errKeyReserved
+	case (segment == "." || segment == "..") && !partial:
+		return errKeyDot
+	}
+	return nil
+}
