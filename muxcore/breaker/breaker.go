@@ -1,0 +1,227 @@
+package breaker
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The low bits of Breaker.word say what may be done without the lock; the rest
+// is the generation.
+const (
+	modeBits = 2
+
+	modeFree     uint64 = 0 // admit; a success changes nothing
+	modeCounting uint64 = 1 // admit; every result must be booked
+	modeRefuse   uint64 = 2 // refuse; a timer ends this mode in time
+	modeCareful  uint64 = 3 // ask under the lock
+
+	modeMask uint64 = 1<<modeBits - 1
+)
+
+// Breaker guards one path. It is safe for concurrent use and must not be copied.
+type Breaker struct {
+	path string
+	set  Settings
+
+	word     atomic.Uint64         // generation and mode; written with mu held
+	refusal  atomic.Pointer[Error] // what an open breaker answers
+	crowded  *Error                // what a half-open one answers
+	full     *Error                // what one at MaxConcurrent answers
+	rejected counter
+	pending  atomic.Bool // queue may hold something
+
+	mu sync.Mutex
+
+	phase     phase
+	gen       uint64
+	trials    uint64 // trials admitted ever; numbers them
+	inFlight  int    // permits out; counted only under MaxConcurrent
+	since     time.Time
+	reason    string
+	reopens   int           // re-opens in a row
+	lastOpen  time.Duration // how long it was open last
+	retryAt   time.Time     // what the path itself asked for
+	opened    uint64
+	recent    ring
+	timer     *time.Timer
+	shut      bool
+	groups    []*Group
+	subs      []*subscription
+	queue     []Change
+	deliverer bool // somebody is emptying queue
+}
+
+// New returns a closed breaker for path.
+func New(path string, s Settings) (*Breaker, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	b := &Breaker{
+		path:    path,
+		set:     s.Effective(),
+		crowded: &Error{Code: CodePathHalfOpenRejected, Path: path},
+		full:    &Error{Code: CodePathFull, Path: path},
+		since:   now,
+		reason:  "new",
+	}
+	b.phase = newClosed(&b.set, now)
+	b.publish()
+	return b, nil
+}
+
+// Path returns what the breaker guards.
+func (b *Breaker) Path() string { return b.path }
+
+// Settings returns the settings in effect.
+func (b *Breaker) Settings() Settings { return b.set }
+
+// Allow admits a call, or refuses it with an [*Error]. Every permit must be
+// given one result. An open breaker does not look at the clock here: a timer
+// ends the open time, or whoever reads the state first after it.
+func (b *Breaker) Allow() (Permit, error) {
+	w := b.word.Load()
+	switch w & modeMask {
+	case modeFree, modeCounting:
+		return Permit{b: b, gen: w >> modeBits}, nil
+	case modeRefuse:
+		if refused := b.refusal.Load(); refused != nil {
+			b.rejected.add()
+			return Permit{}, refused
+		}
+	}
+	return b.allowLocked(false)
+}
+
+// AllowProbe admits a probe, which only a half-open breaker does. Its result
+// counts like that of a trial, and it takes the place of one.
+func (b *Breaker) AllowProbe() (Permit, error) { return b.allowLocked(true) }
+
+// State returns the state as of now. It takes no permit.
+func (b *Breaker) State() State {
+	if w := b.word.Load(); w&modeMask <= modeCounting {
+		return Closed
+	}
+	defer b.deliver()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settle(time.Now())
+	return b.phase.state()
+}
+
+// Ready reports whether Allow would admit a call now. It takes no permit, so by
+// the time of the call somebody else may have taken the last place.
+func (b *Breaker) Ready() bool {
+	if w := b.word.Load(); w&modeMask <= modeCounting {
+		return true
+	}
+	defer b.deliver()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.settle(now)
+	return b.room() && b.phase.ready(b, now)
+}
+
+// RetryAfter returns how long an open breaker will go on refusing; 0 where it is
+// not open, or for good.
+func (b *Breaker) RetryAfter() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.phase.state() != Open || b.phase.due().IsZero() {
+		return 0
+	}
+	return max(0, time.Until(b.phase.due()))
+}
+
+// Record books an outcome without a permit, for callers that only watch. While
+// half-open it counts like a trial's.
+func (b *Breaker) Record(o Outcome, cause string) {
+	defer b.deliver()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.settle(now)
+	b.book(now, outcome{kind: o, cause: cause}, b.phase.state() == HalfOpen)
+}
+
+// Close stops the timer. The breaker goes on working, only slower while open.
+func (b *Breaker) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shut = true
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.publish()
+}
+
+func (b *Breaker) allowLocked(probe bool) (Permit, error) {
+	defer b.deliver()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.settle(now)
+	if probe && b.phase.state() != HalfOpen {
+		return Permit{}, b.crowded
+	}
+	if !b.room() {
+		b.rejected.add()
+		return Permit{}, b.full
+	}
+	n, refused := b.phase.admit(b, now, probe)
+	if refused != nil {
+		if !probe {
+			b.rejected.add()
+		}
+		return Permit{}, refused
+	}
+	p := Permit{b: b, gen: b.gen, trial: n}
+	if b.set.MaxConcurrent > 0 {
+		p.slot = true
+		b.inFlight++
+	}
+	if b.set.SlowCall > 0 {
+		p.start = now
+	}
+	return p, nil
+}
+
+// report takes back a permit that is not of a clean closed breaker.
+func (b *Breaker) report(p Permit, o outcome) {
+	defer b.deliver()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if p.slot {
+		b.inFlight--
+	}
+	b.settle(now)
+	if p.gen != b.gen {
+		return // given in a state that is over
+	}
+	b.phase.release(p.trial)
+	if o.kind == Success && !p.start.IsZero() {
+		took := p.took
+		if took == 0 {
+			took = now.Sub(p.start)
+		}
+		if took >= b.set.SlowCall {
+			o = outcome{kind: Failure, cause: "slow: " + took.Round(time.Millisecond).String()}
+		}
+	}
+	b.book(now, o, p.trial != 0)
+}
+
+// book must be called with mu held.
+func (b *Breaker) book(now time.Time, o outcome, trial bool) {
+	b.recent.add(Result{At: now, Outcome: o.kind, Cause: clip(o.cause), Trial: trial})
+	if o.kind == Failure && o.retryAfter > 0 {
+		b.retryAt = now.Add(min(o.retryAfter, b.set.retryAfterCap()))
+	}
+	b.phase.book(b, now, o)
+}
+
+// room must be called with mu held.
+func (b *Breaker) room() bool { return b.set.MaxConcurrent == 0 || b.inFlight < b.set.MaxConcurrent }
