@@ -1,0 +1,141 @@
+package integration_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/origin"
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
+)
+
+// soon is how long a change of state may take to show; generous, since nothing
+// here asserts a time tightly.
+const soon = 30 * time.Second
+
+// someBytes returns n bytes that look random and are the same in every run.
+func someBytes(n int) []byte {
+	chacha := rand.NewChaCha8([32]byte{7})
+	b := make([]byte, n)
+	_, _ = chacha.Read(b)
+	return b
+}
+
+// wantBody fails the test unless r is a whole answer with the status and body.
+func wantBody(t *testing.T, what string, r rig.Response, status int, body []byte) {
+	t.Helper()
+	if r.Status != status {
+		t.Errorf("%s = %d %q, want %d", what, r.Status, r.Body[:min(len(r.Body), 200)], status)
+		return
+	}
+	if err := r.Cause(); err != nil {
+		t.Errorf("%s: the body broke off: %v", what, err)
+	}
+	if err := rig.Same(r.Body, body); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// wantStatus fails the test unless r has the status.
+func wantStatus(t *testing.T, what string, r rig.Response, status int) {
+	t.Helper()
+	if r.Status != status {
+		t.Errorf("%s = %d %q, want %d", what, r.Status, r.Body[:min(len(r.Body), 200)], status)
+	}
+}
+
+// wantMissing fails the test unless the key is 404.
+func wantMissing(t *testing.T, c *rig.Caddy, path string) {
+	t.Helper()
+	wantStatus(t, "GET "+path, c.Get(path), http.StatusNotFound)
+}
+
+// writeFile puts a file below the folder of a Caddy.
+func writeFile(t *testing.T, dir, name string, body []byte) {
+	t.Helper()
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writableStores are sites over one backend of each type, with the option lines
+// of the handler in place of the verb.
+const writableStores = `
+http://:{$PORT} {
+	storage_mux {
+		backend m memory
+		%[1]s
+	}
+}
+http://:{$PORT2} {
+	storage_mux {
+		backend d file {$DIR}/d {
+			create_root
+		}
+		%[1]s
+	}
+}
+http://:{$PORT3} {
+	storage_mux {
+		backend h http {$F1}
+		%[1]s
+	}
+}
+`
+
+// store is a site over one backend.
+type store struct {
+	*rig.Caddy
+	name   string
+	origin *origin.Origin // the server behind it; nil unless it is the http backend
+}
+
+// stores starts one Caddy with a writable, listing site for each backend type.
+func stores(t *testing.T, options string) []store {
+	t.Helper()
+	f1 := origin.New(t)
+	config := fmt.Sprintf(writableStores, "writable\nlist\n"+options)
+	c := rig.Start(t, config, rig.Env("F1", f1.URL()))
+	return []store{
+		{Caddy: c, name: "memory"},
+		{Caddy: c.On("PORT2"), name: "file"},
+		{Caddy: c.On("PORT3"), name: "http", origin: f1},
+	}
+}
+
+// eachStore runs a test over every backend type, each with a key space of its own.
+func eachStore(t *testing.T, all []store, test func(t *testing.T, s store)) {
+	t.Helper()
+	for _, s := range all {
+		t.Run(s.name, func(t *testing.T) { test(t, s) })
+	}
+}
+
+// twoOrigins starts two origins that hold the same object under /x, and a Caddy
+// that reads from both in failover.
+func twoOrigins(t *testing.T, body []byte, options string) (c *rig.Caddy, f1, f2 *origin.Origin) {
+	t.Helper()
+	f1, f2 = origin.New(t), origin.New(t)
+	for _, f := range []*origin.Origin{f1, f2} {
+		f.Put("/x", origin.Object{Body: body, Header: http.Header{"Content-Type": {"application/octet-stream"}}})
+	}
+	c = rig.Start(t, `
+		header >X-Backend {http.storage_mux.backend}
+		header >X-Attempts {http.storage_mux.attempts}
+		header >X-Outcome {http.storage_mux.outcome}
+		header >X-Code {http.storage_mux.error_code}
+		storage_mux failover {
+			`+options+`
+			backend f1 http {$F1}
+			backend f2 http {$F2}
+		}`, rig.Env("F1", f1.URL()), rig.Env("F2", f2.URL()))
+	return c, f1, f2
+}

@@ -1,0 +1,91 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Admin calls Caddy's admin API and returns the status and the body.
+func (c *Caddy) Admin(method, path, body string, header ...string) (int, string) {
+	c.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1:"+c.env["ADMIN"]+path, strings.NewReader(body))
+	if err != nil {
+		c.tb.Fatalf("admin %s %s: %v", method, path, err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		c.tb.Fatalf("admin %s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.tb.Fatalf("admin %s %s: %v", method, path, err)
+	}
+	return resp.StatusCode, string(answer)
+}
+
+// Load gives the process another Caddyfile and returns the error it answers with, or "".
+func (c *Caddy) Load(config string) string {
+	c.tb.Helper()
+	return c.load(c.document(config))
+}
+
+func (c *Caddy) load(document string) string {
+	c.tb.Helper()
+	status, body := c.Admin(http.MethodPost, "/load", document, "Content-Type", "text/caddyfile", "Cache-Control", "must-revalidate")
+	if status == http.StatusOK {
+		return ""
+	}
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || answer.Error == "" {
+		return fmt.Sprintf("%d: %s", status, body)
+	}
+	return answer.Error
+}
+
+// Reload gives the process another Caddyfile, which must load.
+func (c *Caddy) Reload(config string) {
+	c.tb.Helper()
+	if msg := c.Load(config); msg != "" {
+		c.tb.Fatalf("reloading: %s", msg)
+	}
+}
+
+// Goroutines returns how many goroutines the process has.
+func (c *Caddy) Goroutines() int {
+	c.tb.Helper()
+	status, body := c.Admin(http.MethodGet, "/debug/pprof/goroutine?debug=1", "")
+	var n int
+	if _, err := fmt.Sscanf(body, "goroutine profile: total %d", &n); err != nil {
+		c.tb.Fatalf("the goroutine profile is %d: %.100s", status, body)
+	}
+	return n
+}
+
+// Eventually calls check until it returns nil, or fails the test after within.
+func (c *Caddy) Eventually(within time.Duration, what string, check func() error) {
+	c.tb.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.tb.Fatalf("%s did not happen within %v: %v", what, within, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}

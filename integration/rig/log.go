@@ -1,0 +1,69 @@
+package rig
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"sync"
+)
+
+// Log collects what a process writes. It is safe for concurrent use.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write appends to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String returns the whole log so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Entry is one line of Caddy's structured log.
+type Entry map[string]any
+
+// Str returns a field as text, or "".
+func (e Entry) Str(field string) string {
+	s, _ := e[field].(string)
+	return s
+}
+
+// Entries returns the structured lines for which keep returns true.
+func (l *Log) Entries(keep func(Entry) bool) []Entry {
+	var kept []Entry
+	for line := range strings.Lines(l.String()) {
+		var e Entry
+		if json.Unmarshal([]byte(line), &e) == nil && keep(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// tail returns the last lines of the log.
+func (l *Log) tail(n int) string {
+	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return strings.Join(lines, "\n")
+}
+
+// trouble returns the first sign of a bug that no test should pass with.
+func (l *Log) trouble() string {
+	text := l.String()
+	for _, sign := range []string{"WARNING: DATA RACE", "panic: ", "panic serving", "fatal error: ", "[recovered]"} {
+		if at := strings.Index(text, sign); at >= 0 {
+			return text[at:min(len(text), at+4000)]
+		}
+	}
+	return ""
+}
