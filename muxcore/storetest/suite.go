@@ -1,0 +1,202 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// Harness says how a kind of store is tested. Only New is required.
+type Harness struct {
+	// New makes a store without objects. What it needs, it registers for clean-up on tb.
+	New func(tb testing.TB) muxcore.Store
+
+	// Seed puts an object into a store that cannot be written. Default: what reads such a store is left out.
+	Seed func(tb testing.TB, s muxcore.Store, key, body string)
+
+	// TimeResolution is the step in which the store keeps modification times. Default: 1ns.
+	TimeResolution time.Duration
+
+	// FoldsNames says that keys which differ only in case or in Unicode normalisation may be one object, as in the
+	// file systems of macOS and Windows. Default: false.
+	FoldsNames bool
+
+	// Skip leaves checks out: the reason by the check's name, as [Checks] gives it. Default: none.
+	Skip map[string]string
+
+	// Timeout is the longest that one check may take. Default: 30s.
+	Timeout time.Duration
+}
+
+// need is what a check needs of a store.
+type need uint8
+
+const (
+	needWrite need = 1 << iota
+	needList
+	needConditional
+	needMetadata
+	needObjects // objects to read, however they got there
+)
+
+type check struct {
+	name  string
+	needs need
+	run   func(p *probe)
+}
+
+// checks are all checks, in the order in which they run.
+func checks() []check {
+	return slices.Concat(keyChecks, readChecks, rangeChecks, conditionChecks, bodyChecks, writeChecks, metadataChecks,
+		conditionalWriteChecks, concurrentChecks, contextChecks, listChecks)
+}
+
+// Checks names every check, for Harness.Skip.
+func Checks() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Run runs the suite, each check as a subtest. What a store cannot do, by [muxcore.CapabilitiesOf], is skipped.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	names := Checks()
+	for _, name := range slices.Sorted(maps.Keys(h.Skip)) {
+		if !slices.Contains(names, name) {
+			t.Errorf("Harness.Skip: no check is named %q", name)
+		}
+	}
+	for _, c := range checks() {
+		t.Run(c.name, func(t *testing.T) {
+			if reason, ok := h.Skip[c.name]; ok {
+				t.Skip(reason)
+			}
+			problems, skipped := examine(t, &h, c)
+			if skipped != "" {
+				t.Skip(skipped)
+			}
+			for _, problem := range problems {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+// stop ends a check that cannot go on.
+type stop struct{}
+
+// examine runs one check on a store of its own and gives what is wrong with it.
+func examine(tb testing.TB, h *Harness, c check) (problems []string, skipped string) {
+	tb.Helper()
+	timeout := h.Timeout
+	if timeout == 0 {
+		timeout = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), timeout)
+	defer cancel()
+	p := &probe{ctx: ctx, tb: tb, h: h, store: h.New(tb)}
+	p.caps = muxcore.CapabilitiesOf(p.store)
+	if lacks := p.lacks(c.needs); lacks != "" {
+		return nil, "the store cannot: " + lacks
+	}
+	if c.needs&needWrite == 0 && !p.caps.Write && h.Seed == nil && c.needs&needObjects != 0 {
+		return nil, "the store cannot be written, and Harness.Seed is not set"
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if r := recover(); r != nil && r != (stop{}) {
+				p.errorf("panic: %v\n%s", r, debug.Stack())
+			}
+		}()
+		c.run(p)
+	}()
+	late := time.NewTimer(timeout + time.Second)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		p.errorf("a call did not return within %v", timeout)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.problems), ""
+}
+
+// probe is a check under way: a store, and what was found wrong with it.
+type probe struct {
+	ctx   context.Context //nolint:containedctx // it lives exactly as long as the check
+	tb    testing.TB
+	h     *Harness
+	store muxcore.Store
+	caps  muxcore.Capabilities
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// lacks names what the store cannot do of what is needed.
+func (p *probe) lacks(needs need) string {
+	var lacks []string
+	for _, n := range []struct {
+		need need
+		has  bool
+		name string
+	}{
+		{needWrite, p.caps.Write, "write"},
+		{needList, p.caps.List, "list"},
+		{needConditional, p.caps.ConditionalWrite, "write conditionally"},
+		{needMetadata, p.caps.Metadata, "hold metadata"},
+	} {
+		if needs&n.need != 0 && !n.has {
+			lacks = append(lacks, n.name)
+		}
+	}
+	return strings.Join(lacks, ", ")
+}
+
+// errorf reports a problem. It is safe for concurrent use.
+func (p *probe) errorf(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.problems) < 50 {
+		p.problems = append(p.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// fatalf reports a problem and ends the check. It must be called on the goroutine of the check.
+func (p *probe) fatalf(format string, args ...any) {
+	p.errorf(format, args...)
+	panic(stop{})
+}
+
+// parallel runs f for 0 to n-1, each on a goroutine, and waits for all.
+func (p *probe) parallel(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			defer func() {
+				if r := recover(); r != nil && r != (stop{}) {
+					p.errorf("panic: %v\n%s", r, debug.Stack())
+				}
+			}()
+			<-start
+			f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}
