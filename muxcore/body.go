@@ -39,6 +39,9 @@ func CheckBody(body io.Reader, size int64, want Digests) *CheckedBody {
 		return c
 	}
 	c := &CheckedBody{src: body, size: size}
+	if _, ok := body.(interface{ checked() }); ok {
+		return c // a mux has the digests verified: the length alone is left
+	}
 	if want.MD5 != nil {
 		c.sums = append(c.sums, sum{"MD5", md5.New(), want.MD5})
 	}

@@ -114,3 +114,18 @@ func classifyStatus(status int) Class {
 	}
 	return ClassTransient
 }
+
+// codeOf is the code for an error that came without one.
+func codeOf(err error) Code {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return CodeKeyNotFound
+	case errors.Is(err, fs.ErrInvalid):
+		return CodeInvalidKey
+	case errors.Is(err, fs.ErrPermission):
+		return CodeDenied
+	case errors.Is(err, errors.ErrUnsupported):
+		return CodeUnsupported
+	}
+	return CodeUnavailable
+}

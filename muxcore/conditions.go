@@ -54,11 +54,10 @@ func (c *Conditions) CheckWrite(key string, info *Info) error {
 	if c.Empty() {
 		return nil
 	}
-	failed := false
-	switch {
-	case info == nil:
+	var failed bool
+	if info == nil {
 		failed = c.IfMatch != "" || !c.IfUnmodifiedSince.IsZero()
-	default:
+	} else {
 		failed = c.contradicted(info) || c.IfNoneMatch != "" && listHas(c.IfNoneMatch, info.ETag, EqualWeak)
 	}
 	switch {

@@ -13,18 +13,18 @@ type Code string
 
 // Codes of the mux.
 const (
-	CodeAllBackendsDown         Code = "STORAGE_MUX.ALL_BACKENDS_DOWN"          // no backend could be asked, or none of those asked answered
-	CodeBackendTimeout          Code = "STORAGE_MUX.BACKEND_TIMEOUT"            // the last attempt made no progress within its timeout
-	CodeBackendAborted          Code = "STORAGE_MUX.BACKEND_ABORTED"            // the caller gave up
-	CodeBackendDraining         Code = "STORAGE_MUX.BACKEND_DRAINING"           // internal: chosen, but draining by now
-	CodeHealthcheckFailed       Code = "STORAGE_MUX.HEALTHCHECK_FAILED"         // cause of a backend marked down by an active check
-	CodeWriteFanoutPartial      Code = "STORAGE_MUX.WRITE_FANOUT_PARTIAL"       // a write reached some backends, and that is not enough
-	CodeRecursionDepthExceeded  Code = "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED"   // muxes nested deeper than MaxDepth, or in a cycle
-	CodeInvalidWeight           Code = "STORAGE_MUX.INVALID_WEIGHT"             // negative weight
-	CodeWeightedRequiresWeights Code = "STORAGE_MUX.WEIGHTED_REQUIRES_WEIGHTS"  // weighted without any positive weight
-	CodeBackendNameConflict     Code = "STORAGE_MUX.BACKEND_NAME_CONFLICT"      // two backends of one name
-	CodeBackendNotFound         Code = "STORAGE_MUX.BACKEND_NOT_FOUND"          // no backend of that name
-	CodeMirrorOriginRequired    Code = "STORAGE_MUX.MIRROR_ORIGIN_REQUIRED"     // shield without an origin
+	CodeAllBackendsDown         Code = "STORAGE_MUX.ALL_BACKENDS_DOWN"         // no backend could be asked, or none of those asked answered
+	CodeBackendTimeout          Code = "STORAGE_MUX.BACKEND_TIMEOUT"           // the last attempt made no progress within its timeout
+	CodeBackendAborted          Code = "STORAGE_MUX.BACKEND_ABORTED"           // the caller gave up
+	CodeBackendDraining         Code = "STORAGE_MUX.BACKEND_DRAINING"          // internal: chosen, but draining by now
+	CodeHealthcheckFailed       Code = "STORAGE_MUX.HEALTHCHECK_FAILED"        // cause of a backend marked down by an active check
+	CodeWriteFanoutPartial      Code = "STORAGE_MUX.WRITE_FANOUT_PARTIAL"      // a write reached some backends, and that is not enough
+	CodeRecursionDepthExceeded  Code = "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED"  // muxes nested deeper than MaxDepth, or in a cycle
+	CodeInvalidWeight           Code = "STORAGE_MUX.INVALID_WEIGHT"            // negative weight
+	CodeWeightedRequiresWeights Code = "STORAGE_MUX.WEIGHTED_REQUIRES_WEIGHTS" // weighted without any positive weight
+	CodeBackendNameConflict     Code = "STORAGE_MUX.BACKEND_NAME_CONFLICT"     // two backends of one name
+	CodeBackendNotFound         Code = "STORAGE_MUX.BACKEND_NOT_FOUND"         // no backend of that name
+	CodeMirrorOriginRequired    Code = "STORAGE_MUX.MIRROR_ORIGIN_REQUIRED"    // shield without an origin
 )
 
 // Codes of stores.
@@ -120,7 +120,7 @@ func (e *Error) Is(target error) bool {
 	case errors.ErrUnsupported:
 		return e.Code == CodeUnsupported
 	}
-	t, ok := target.(*Error) //nolint:errorlint // Is compares one link; errors.Is walks the chain
+	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && t.Err == nil && t.Key == "" && t.Backend == ""
 }
 

@@ -1,6 +1,13 @@
 package muxcore
 
-import "time"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // MaxDepth is how many muxes may stand in a chain, the outermost included.
 const MaxDepth = 8
@@ -93,4 +100,268 @@ type Backend struct {
 
 	// HealthKey is the key that active checks ask for. "": the cheapest request the store has.
 	HealthKey string
+}
+
+// Mux is a store made of stores. It is safe for concurrent use.
+type Mux struct {
+	set  Settings
+	mode rule
+	base int // muxes above this one
+
+	snapshot  atomic.Pointer[view]
+	turn      atomic.Uint64 // of round robin
+	calls     atomic.Uint64
+	failovers atomic.Uint64
+	partials  atomic.Uint64
+	resumes   atomic.Uint64
+
+	mu       sync.Mutex // guards backends and the making of views
+	backends []*backend
+}
+
+var (
+	errOriginStays = errors.New("the origin of a shield cannot be removed")
+	errLastWeight  = errors.New("no other backend has a weight")
+)
+
+// New makes a mux of backends, in their order. It starts active health checks if the settings ask for them, and calls no
+// store otherwise. Errors are those of [Check].
+func New(set Settings, backends ...Backend) (*Mux, error) {
+	if err := Check(set, backends...); err != nil {
+		return nil, err
+	}
+	set.fillIn()
+	m := &Mux{set: set, mode: rules[set.Mode]}
+	for _, cfg := range backends {
+		b := newBackend(cfg, set.Timeout, set.Now())
+		b.nest(1)
+		m.backends = append(m.backends, b)
+	}
+	m.refresh()
+	for _, b := range m.backends {
+		m.watchHealth(b)
+	}
+	return m, nil
+}
+
+// fillIn sets the defaults.
+func (s *Settings) fillIn() {
+	orDefault(&s.Mode, Failover)
+	orDefault(&s.Timeout, 30*time.Second)
+	orDefault(&s.Retry.Delay, 50*time.Millisecond)
+	orDefault(&s.Retry.MaxDelay, time.Second)
+	orDefault(&s.Cooldown, time.Second)
+	orDefault(&s.MaxCooldown, max(time.Minute, s.Cooldown))
+	orDefault(&s.WriteQuorum, 1)
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	if s.Float64 == nil {
+		s.Float64 = defaultFloat64
+	}
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Check tells whether a mux can be made of backends, naming the field or the backend that is at fault. Errors have
+// CodeBackendNameConflict, CodeInvalidWeight, CodeWeightedRequiresWeights, CodeMirrorOriginRequired,
+// CodeRecursionDepthExceeded, CodeBackendNotFound (there is none), or none.
+func Check(set Settings, backends ...Backend) error {
+	set.fillIn()
+	if _, err := ParseMode(string(set.Mode)); err != nil {
+		return err
+	}
+	if err := set.check(); err != nil {
+		return err
+	}
+	weights := 0
+	seen := make(map[string]bool)
+	for i := range backends {
+		b := &backends[i]
+		if err := checkBackend(b); err != nil {
+			return err
+		}
+		if seen[b.Name] {
+			return conflict(b.Name)
+		}
+		seen[b.Name] = true
+		if b.Weight != nil {
+			weights += *b.Weight
+		}
+		if 1+depthOf(b.Store) > MaxDepth {
+			return tooDeep(b.Name)
+		}
+	}
+	return checkTogether(set, backends, weights)
+}
+
+// checkTogether checks what depends on all backends.
+func checkTogether(set Settings, backends []Backend, weights int) error {
+	switch {
+	case set.Mode == Shield && (len(backends) == 0 || backends[0].Backup):
+		return &Error{Code: CodeMirrorOriginRequired, Err: errors.New("shield: the first backend is the origin, and must not be a backup")}
+	case len(backends) == 0:
+		return &Error{Code: CodeBackendNotFound, Err: fmt.Errorf("%s: no backend", set.Mode)}
+	case set.Mode == Weighted && weights == 0:
+		return &Error{Code: CodeWeightedRequiresWeights, Err: errors.New("weighted: no backend has a positive weight")}
+	case int(set.WriteQuorum) > len(backends):
+		return fmt.Errorf("write_quorum: %d is more than the %d backends there are", set.WriteQuorum, len(backends))
+	}
+	return nil
+}
+
+// check rejects nonsense in single settings.
+func (s *Settings) check() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"timeout", s.Timeout},
+		{"deadline", s.Deadline},
+		{"cooldown", s.Cooldown},
+		{"health_interval", s.HealthInterval},
+		{"retry: delay", s.Retry.Delay},
+		{"retry: most", s.Retry.MaxDelay},
+	} {
+		if d.value < 0 {
+			return fmt.Errorf("%s: must not be negative", d.name)
+		}
+	}
+	if s.MaxCooldown < s.Cooldown {
+		return fmt.Errorf("cooldown: most is %v, less than %v to begin with", s.MaxCooldown, s.Cooldown)
+	}
+	if s.Retry.Max < 0 {
+		return fmt.Errorf("retry: must be >= 0, got %d", s.Retry.Max)
+	}
+	if s.WriteQuorum < QuorumAll {
+		return fmt.Errorf("write_quorum: must be positive, got %d", s.WriteQuorum)
+	}
+	return nil
+}
+
+func checkBackend(b *Backend) error {
+	switch {
+	case b.Name == "":
+		return errors.New("backend without a name")
+	case b.Store == nil:
+		return fmt.Errorf("backend %q: no store", b.Name)
+	case b.Weight != nil && *b.Weight < 0:
+		return invalidWeight(b.Name, *b.Weight)
+	case b.Timeout < 0:
+		return fmt.Errorf("backend %q: timeout: must not be negative", b.Name)
+	case b.HealthKey != "":
+		if err := CheckStoreKey(b.HealthKey); err != nil {
+			return fmt.Errorf("backend %q: health_key: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+func conflict(name string) error { return &Error{Code: CodeBackendNameConflict, Backend: name} }
+
+func invalidWeight(name string, weight int) error {
+	return &Error{Code: CodeInvalidWeight, Backend: name, Err: fmt.Errorf("weight: must be >= 0, got %d", weight)}
+}
+
+func tooDeep(name string) error {
+	return &Error{Code: CodeRecursionDepthExceeded, Backend: name, Err: fmt.Errorf("more than %d muxes in a chain", MaxDepth)}
+}
+
+// depthOf is how many muxes stand in the longest chain that begins at s.
+func depthOf(s Store) int {
+	m, ok := s.(*Mux)
+	if !ok {
+		return 0
+	}
+	deepest := 0
+	for _, b := range m.snapshot.Load().all {
+		deepest = max(deepest, depthOf(b.Store))
+	}
+	return 1 + deepest
+}
+
+// nest tells a nested mux how many are above it, so that what is added to it later is measured in the whole chain.
+func (b *backend) nest(above int) {
+	if b.nested == nil {
+		return
+	}
+	b.nested.mu.Lock()
+	b.nested.base = max(b.nested.base, above)
+	inner := b.nested.backends
+	b.nested.mu.Unlock()
+	for _, i := range inner {
+		i.nest(above + 1)
+	}
+}
+
+// Close ends the health checks and closes the backends' stores. No operation may be under way, no body open, and none may follow.
+func (m *Mux) Close() error {
+	m.mu.Lock()
+	backends := m.backends
+	m.mu.Unlock()
+	var errs []error
+	for _, b := range backends {
+		b.stopHealth()
+		if err := Close(b.Store); err != nil {
+			errs = append(errs, fmt.Errorf("closing backend %q: %w", b.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckKey implements [KeyChecker]: a key that one of the writable backends can never hold is none of the mux's.
+func (m *Mux) CheckKey(key string) error {
+	if err := CheckStoreKey(key); err != nil {
+		return err
+	}
+	for _, b := range m.snapshot.Load().writers {
+		if err := CheckKeyOf(b.Store, key); err != nil {
+			return m.annotate(err, &call{op: OpPut, key: key}, b, 0)
+		}
+	}
+	return nil
+}
+
+// Capabilities implements [Capable]: what at least one backend can do.
+func (m *Mux) Capabilities() Capabilities {
+	var c Capabilities
+	for _, b := range m.snapshot.Load().all {
+		c.List = c.List || b.caps.List
+		c.Write = c.Write || b.writable()
+		c.ConditionalWrite = c.ConditionalWrite || b.writable() && b.caps.ConditionalWrite
+		c.Metadata = c.Metadata || b.writable() && b.caps.Metadata
+	}
+	return c
+}
+
+// Waits implements [Waiter]: a mux gives up on backends that hang, so its own calls end with their context.
+func (m *Mux) Waits() Waits {
+	for _, b := range m.snapshot.Load().all {
+		if b.waits != WaitsNever {
+			return WaitsWithContext
+		}
+	}
+	return WaitsNever
+}
+
+// Probe implements [Prober]: a mux is well while it could ask somebody.
+func (m *Mux) Probe(context.Context) error {
+	if p := &m.current().reads; len(p.ready)+len(p.backups) > 0 {
+		return nil
+	}
+	return &Error{Code: CodeAllBackendsDown, Op: OpHealth}
+}
+
+// emit hands an event to the observer. It must not be called with a lock held.
+func (m *Mux) emit(e Event) {
+	if m.set.Observe == nil {
+		return
+	}
+	e.At, e.Tree, e.Mode = m.set.Now(), m.set.Name, m.set.Mode
+	m.set.Observe(e)
 }

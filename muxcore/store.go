@@ -237,7 +237,9 @@ type (
 	KeyChecker interface{ CheckKey(key string) error }
 
 	// Prober is a store that has a cheap request to tell whether it is well. Without it, the mux asks for a key.
-	Prober interface{ Probe(ctx context.Context) error }
+	Prober interface {
+		Probe(ctx context.Context) error
+	}
 
 	// FileBody is a body whose bytes are those of a file from its current position on, for zero-copy. The file
 	// stays the body's: whoever takes it must not close it, and must not read past Object.Length.

@@ -1,0 +1,192 @@
+package muxcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// call is one call of a Store method, to be made on one backend or on several.
+type call struct {
+	op   Op
+	key  string
+	get  GetOptions // of Get; its Conditions are Stat's as well
+	put  PutOptions
+	del  DeleteOptions
+	body io.Reader // of Put, for one attempt
+	size int64
+}
+
+// answer is what came back. Which fields are set depends on the call.
+type answer struct {
+	obj     *Object
+	head    head // of obj's body
+	info    Info
+	existed bool
+	missed  []string
+	err     error
+}
+
+// on makes the call on s. A panic of s is an error like any other.
+func (c *call) on(ctx context.Context, s Store, a *answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.err = panicked(p)
+		}
+	}()
+	switch c.op {
+	case OpGet:
+		a.obj, a.err = s.Get(ctx, c.key, c.get)
+	case OpStat:
+		a.info, a.err = s.Stat(ctx, c.key, c.get.Conditions)
+	case OpPut:
+		var r PutResult
+		r, a.err = s.Put(ctx, c.key, c.body, c.size, c.put)
+		a.info, a.existed, a.missed = r.Info, r.Existed, r.Missed
+	case OpDelete:
+		var r DeleteResult
+		r, a.err = s.Delete(ctx, c.key, c.del)
+		a.info.Via, a.missed = r.Via, r.Missed
+	case OpHealth:
+		a.err = Probe(ctx, s, c.key)
+	default:
+		panic("muxcore: call of an unknown operation")
+	}
+	if a.err == nil && c.op == OpGet && (a.obj == nil || a.obj.Body == nil) {
+		a.err = &Error{Code: CodeUnavailable, Op: c.op, Key: c.key, Err: errors.New("store gave neither an object nor an error")}
+	}
+}
+
+// dispose closes what nobody will read.
+func (a *answer) dispose() {
+	if a.obj != nil {
+		_ = a.obj.Body.Close()
+		a.head.drop()
+		a.obj = nil
+	}
+}
+
+// attempt makes one call to one backend: permit (already taken) -> timeout -> call -> classify -> record -> event.
+// The backend stays counted as in flight; unless a body was opened, the caller must release it. watch is nil for a store
+// that never waits; a body lives under it.
+func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeout time.Duration, index int, a *answer) (*watch, Class) {
+	ctx, span := m.startAttempt(ctx, b, index)
+	started := time.Now()
+	var w *watch
+	switch b.waits {
+	case WaitsNever:
+		c.on(ctx, b.Store, a)
+	case WaitsWithContext:
+		w = newWatch(ctx, timeout)
+		c.under(w)
+		c.on(w.ctx, b.Store, a) //nolint:contextcheck // w.ctx is derived from ctx
+	default:
+		w = newWatch(ctx, timeout)
+		c.under(w)
+		c.abandonable(w, b.Store, a)
+	}
+	if a.obj != nil && a.err == nil && b.readsAhead() {
+		w.answered(timeout)
+		a.err = a.head.readAhead(a.obj, w)
+	}
+	took := time.Since(started)
+	if w != nil {
+		if a.err != nil && w.stalled() && ctx.Err() == nil {
+			a.err = &Error{Code: CodeBackendTimeout, Op: c.op, Key: c.key, Err: fmt.Errorf("%w (%v)", errNoProgress, timeout)}
+		}
+		if a.err != nil || a.obj == nil {
+			a.obj = nil
+			w.stop()
+			w = nil
+		} else {
+			w.answered(b.Timeout)
+		}
+	}
+	class := c.classify(ctx, a.err)
+	m.finish(b, p, c, class, a.err, took)
+	endAttempt(span, class, took)
+	return w, class
+}
+
+// classify lets the uploader answer for a body that failed: the backend was only the first to see it.
+func (c *call) classify(ctx context.Context, err error) Class {
+	if body, ok := c.body.(*attemptBody); ok && err != nil && body.failed() != nil {
+		return ClassSemantic
+	}
+	return Classify(ctx, err)
+}
+
+// finish records a result: in stats, in the backend's health, and as events.
+func (m *Mux) finish(b *backend, p permit, c *call, class Class, err error, took time.Duration) {
+	b.stats.record(class, err, took)
+	m.settle(b, c.op, p, class, err)
+	if m.set.Observe != nil {
+		m.emit(Event{Kind: EventAttempt, Op: c.op, Key: c.key, Name: b.Name, Class: class, Code: CodeOf(err), Err: err, Took: took})
+	}
+}
+
+// settle returns a permit with its result.
+func (m *Mux) settle(b *backend, op Op, p permit, class Class, err error) {
+	t := p.h.record(p, class, err, m.clock(p, class), m.set.Cooldown, m.set.MaxCooldown)
+	m.apply(b, op, t, err)
+}
+
+// clock reads the clock only for results that need it.
+func (m *Mux) clock(p permit, class Class) time.Time {
+	if !p.trial && !class.Counts() {
+		return time.Time{}
+	}
+	return m.set.Now()
+}
+
+// apply makes a transition of a backend's health seen.
+func (m *Mux) apply(b *backend, op Op, t transition, err error) {
+	if t.changed {
+		m.refresh()
+	}
+	switch {
+	case t.wentDown:
+		m.emit(Event{Kind: EventBackendDown, Op: op, Name: b.Name, Code: CodeOf(err), Err: err})
+	case t.recovered:
+		m.emit(Event{Kind: EventBackendRecovered, Op: op, Name: b.Name, Took: t.downFor})
+	}
+}
+
+// under makes the body's reads count as the uploader's time, not the backend's.
+func (c *call) under(w *watch) {
+	if body, ok := c.body.(*attemptBody); ok {
+		body.watch = w
+	}
+}
+
+// abandonable makes the call on a goroutine and comes back when w ends, whatever the store does. A late answer is disposed of.
+func (c *call) abandonable(w *watch, s Store, a *answer) {
+	var given atomic.Bool // whoever sets it decides: the call was in time, or it was abandoned
+	own := *c             // the caller may change or reuse c once we are gone
+	done := make(chan *answer, 1)
+	go func() {
+		late := new(answer)
+		own.on(w.ctx, s, late)
+		if given.Swap(true) {
+			late.dispose()
+			return
+		}
+		done <- late
+	}()
+	select {
+	case got := <-done:
+		*a = *got
+	case <-w.ctx.Done():
+		if given.Swap(true) {
+			*a = *<-done
+			return
+		}
+		a.err = context.Cause(w.ctx)
+		if body, ok := own.body.(*attemptBody); ok {
+			body.detach()
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package muxcore
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// putAll puts to every writable backend. In shield, and where conditions are to be decided, one backend decides: the
+// others commit only after it has, and not at all if it does not.
+func (m *Mux) putAll(ctx context.Context, o *operation, load *payload) (PutResult, error) {
+	decider, p, err := m.decider(ctx, o)
+	if err != nil {
+		return PutResult{}, err
+	}
+	shares := m.shares(o, decider)
+	if decider != nil {
+		for i := range shares {
+			shares[i].call.put.Conditions = Conditions{}
+		}
+		first := share{b: decider, permit: p, decides: true, call: o.call}
+		shares = append([]share{first}, shares...)
+	}
+	m.stream(ctx, shares, load)
+	return m.putResult(ctx, o, shares, load)
+}
+
+// decider is the backend whose word is final for this Put, admitted; nil if all are equal.
+func (m *Mux) decider(ctx context.Context, o *operation) (*backend, permit, error) {
+	switch origin := o.view.all[0]; {
+	case m.mode.origin && !origin.writable():
+		return nil, permit{}, &Error{Code: CodeReadOnly, Op: OpPut, Key: o.call.key, Backend: origin.Name, Err: errOriginReadOnly}
+	case m.mode.origin:
+		if p, ok := m.admit(origin, OpPut, m.set.LastResort); ok {
+			return origin, p, nil
+		}
+		o.lastErr, o.lastFrom = m.whyNot(origin, OpPut), origin.Name
+		return nil, permit{}, m.exhausted(ctx, o)
+	case o.call.put.Conditions.Empty():
+		return nil, permit{}, nil
+	}
+	b, p := o.walk.next(nil)
+	if b == nil {
+		return nil, permit{}, m.exhausted(ctx, o)
+	}
+	return b, p, nil
+}
+
+var errOriginReadOnly = errors.New("the origin of a shield takes no writes")
+
+// stream gives one body to all shares and waits for each to end.
+func (m *Mux) stream(ctx context.Context, shares []share, load *payload) {
+	cast := newBroadcast(load.stream(), len(shares))
+	decided := shares[0].decides
+	for i := range shares {
+		s, r := &shares[i], cast.readers[i]
+		r.follows = decided && !s.decides
+		s.call.body = &attemptBody{src: r, branch: r}
+		s.done = func() {
+			r.leave()
+			if s.decides {
+				cast.permit(s.answer.err)
+			}
+		}
+		if s.skipped {
+			s.done()
+		}
+	}
+	var wg sync.WaitGroup
+	reading, stop := context.WithCancel(ctx)
+	wg.Go(func() { cast.run(reading) })
+	m.fan(ctx, shares)
+	stop()
+	wg.Wait()
+}
+
+// putResult is what the shares of a Put add up to.
+func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load *payload) (PutResult, error) {
+	t := m.tally(shares)
+	o.attempts += t.calls
+	if err := load.body.Err(); err != nil && ctx.Err() == nil {
+		return PutResult{}, bodyError(err)
+	}
+	if ctx.Err() != nil {
+		return PutResult{}, m.aborted(ctx, &o.call, o.attempts)
+	}
+	if s := &shares[0]; s.decides && s.class != ClassOK {
+		return PutResult{}, m.undecided(ctx, o, s)
+	}
+	need := m.quorum(len(o.view.writers))
+	switch {
+	case len(t.done) == 0 && t.no != nil:
+		return PutResult{}, m.annotate(t.no.answer.err, &o.call, t.no.b, o.attempts)
+	case len(t.done) == 0:
+		o.lastErr = errors.Join(t.causes...)
+		return PutResult{}, m.exhausted(ctx, o)
+	}
+	if t.no != nil {
+		t.missed = append(t.missed, t.no.b.Name)
+		t.causes = append(t.causes, t.no.answer.err)
+	}
+	if len(t.missed) > 0 {
+		m.partial(o, &t)
+	}
+	if len(t.done) < need || m.set.FailPartialWrites && len(t.missed) > 0 {
+		return PutResult{}, m.partialError(o, &t)
+	}
+	return t.put(o), nil
+}
+
+// undecided is the error of a Put whose decider did not commit.
+func (m *Mux) undecided(ctx context.Context, o *operation, s *share) error {
+	if s.class.Counts() {
+		o.lastErr, o.lastFrom, o.class = s.answer.err, s.b.Name, s.class
+		return m.exhausted(ctx, o)
+	}
+	return m.annotate(s.answer.err, &o.call, s.b, o.attempts)
+}
+
+// put is the result of a Put that is done.
+func (t *tally) put(o *operation) PutResult {
+	first := t.done[0]
+	r := PutResult{Info: first.answer.info, Missed: t.missed}
+	r.Via = Via{Backend: first.b.dotted(r.Via.Backend), Attempts: o.attempts}
+	for _, s := range t.done {
+		r.Existed = r.Existed || s.answer.existed
+		if r.ETag != o.call.put.ETag && s.answer.info.ETag == o.call.put.ETag {
+			r.ETag, r.ETagStored = s.answer.info.ETag, true
+		}
+	}
+	return r
+}
+
+// quorum is how many of n backends must hold a Put.
+func (m *Mux) quorum(n int) int {
+	switch q := m.set.WriteQuorum; q {
+	case QuorumAll:
+		return n
+	case QuorumMajority:
+		return n/2 + 1
+	default:
+		return int(q)
+	}
+}
+
+// share is one backend's part in a fan-out.
+type share struct {
+	b       *backend
+	permit  permit
+	skipped bool // not asked: down, or draining by now
+	decides bool // its word is final
+	call    call
+	answer  answer
+	class   Class
+	calls   int
+	done    func() // runs when the part has ended; nil: nothing to do
+}
+
+// fan makes the calls of all shares at the same time and returns when each has ended. One that hangs ends by its timeout.
+func (m *Mux) fan(ctx context.Context, shares []share) {
+	var wg sync.WaitGroup
+	for i := range shares {
+		s := &shares[i]
+		if s.skipped {
+			continue
+		}
+		wg.Go(func() {
+			defer m.release(s.b)
+			o := &operation{call: s.call, walk: walk{m: m, p: &pool{}}}
+			_, s.class = m.try(ctx, o, s.b, s.permit)
+			s.answer, s.calls = o.answer, o.attempts
+			if s.done != nil {
+				s.done()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// shares are the parts of all writers but one in the operation's call.
+func (m *Mux) shares(o *operation, but *backend) []share {
+	shares := make([]share, 0, len(o.view.writers))
+	for _, b := range o.view.writers {
+		if b == but {
+			continue
+		}
+		p, ok := m.admit(b, o.call.op, false)
+		shares = append(shares, share{b: b, permit: p, skipped: !ok, call: o.call})
+	}
+	return shares
+}
+
+// tally is what the shares of a fan-out add up to.
+type tally struct {
+	done   []*share
+	absent int      // said that they do not have the key
+	missed []string // backends, dotted
+	causes []error
+	no     *share // the first that gave a final no
+	calls  int
+}
+
+func (m *Mux) tally(shares []share) tally {
+	var t tally
+	for i := range shares {
+		s := &shares[i]
+		t.calls += s.calls
+		switch {
+		case s.skipped:
+			t.missed = append(t.missed, s.b.Name)
+			t.causes = append(t.causes, m.whyNot(s.b, s.call.op))
+		case s.class == ClassOK:
+			t.done = append(t.done, s)
+			for _, inner := range s.answer.missed {
+				t.missed = append(t.missed, s.b.dotted(inner))
+				t.causes = append(t.causes, errMissedInside)
+			}
+		case errors.Is(s.answer.err, ErrKeyNotFound):
+			t.absent++
+		case !s.class.MovesOn() && t.no == nil:
+			t.no = s
+		default:
+			t.missed = append(t.missed, s.b.Name)
+			t.causes = append(t.causes, s.answer.err)
+		}
+	}
+	return t
+}
+
+var errMissedInside = errors.New("missed inside a nested mux")
+
+// whyNot is why a backend was not asked.
+func (m *Mux) whyNot(b *backend, op Op) error {
+	if b.drain.out() {
+		return &Error{Code: CodeBackendDraining, Backend: b.Name}
+	}
+	if err := b.health(op).view().err; err != nil {
+		return err
+	}
+	return &Error{Code: CodeUnavailable, Backend: b.Name, Err: errors.New("a trial is under way")}
+}
+
+// partial counts and tells of a write that some backends missed.
+func (m *Mux) partial(o *operation, t *tally) {
+	m.partials.Add(1)
+	m.emit(Event{Kind: EventFanoutPartial, Op: o.call.op, Key: o.call.key, Failed: t.missed, Causes: t.causes})
+}
+
+// deleteIf lets the first writable backend that is up and can write conditionally decide, and the others follow.
+func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) {
+	o.walk.p = conditional(o.walk.p)
+	o.walk.inOrder = true
+	if len(o.walk.p.members) == 0 {
+		return DeleteResult{}, &Error{Code: CodeUnsupported, Op: OpDelete, Key: o.call.key, Err: errors.New("no backend can write conditionally")}
+	}
+	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
+		_, class := m.try(ctx, o, b, p)
+		m.release(b)
+		if class == ClassOK {
+			o.call.del.Conditions = Conditions{}
+			return m.deleteAll(ctx, o, b)
+		}
+		if !m.goesOn(o, b, class) {
+			return DeleteResult{}, m.final(ctx, o, b, class)
+		}
+	}
+	return DeleteResult{}, m.exhausted(ctx, o)
+}
+
+// deleteAll deletes on every writable backend but the one that has done so already.
+func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (DeleteResult, error) {
+	shares := m.shares(o, decided)
+	m.fan(ctx, shares)
+	t := m.tally(shares)
+	o.attempts += t.calls
+	via := Via{Attempts: o.attempts}
+	switch {
+	case ctx.Err() != nil:
+		return DeleteResult{}, m.aborted(ctx, &o.call, o.attempts)
+	case decided != nil:
+		via.Backend = decided.Name
+	case len(t.done) > 0:
+		via.Backend = t.done[0].b.dotted(t.done[0].answer.info.Via.Backend)
+	case t.no != nil:
+		return DeleteResult{}, m.annotate(t.no.answer.err, &o.call, t.no.b, o.attempts)
+	case t.absent > 0 && len(t.missed) == 0:
+		return DeleteResult{}, &Error{Code: CodeKeyNotFound, Op: OpDelete, Key: o.call.key, Attempts: o.attempts}
+	case t.absent == 0:
+		o.lastErr = errors.Join(t.causes...)
+		return DeleteResult{}, m.exhausted(ctx, o)
+	}
+	if len(t.missed) > 0 {
+		m.partial(o, &t)
+		if m.set.FailPartialWrites {
+			return DeleteResult{}, m.partialError(o, &t)
+		}
+	}
+	return DeleteResult{Via: via, Missed: t.missed}, nil
+}
+
+// partialError is the error of a fan-out that reached too few.
+func (m *Mux) partialError(o *operation, t *tally) error {
+	return &Error{Code: CodeWriteFanoutPartial, Op: o.call.op, Key: o.call.key, Attempts: o.attempts, Err: errors.Join(t.causes...)}
+}

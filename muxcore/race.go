@@ -1,0 +1,146 @@
+package muxcore
+
+import (
+	"context"
+	"sync"
+)
+
+// racer is one backend's part in a race.
+type racer struct {
+	o      operation
+	b      *backend
+	permit permit
+	watch  *watch
+	class  Class
+	cancel context.CancelFunc
+}
+
+// contest collects the racers of one race. Once it is over, those who come in late clear up after themselves.
+type contest struct {
+	m        *Mux
+	finished chan *racer // has room for all
+
+	mu   sync.Mutex
+	over bool
+}
+
+// race makes the operation's call on every backend that may be asked at the same time, ordinary ones first, and gives
+// back the first that answers or ends the operation by a final no; the others are cancelled, which is nobody's fault.
+// nil: nobody answered, and o holds what was heard.
+func (m *Mux) race(ctx context.Context, o *operation) *racer {
+	for field := m.field(o); len(field) > 0; field = m.field(o) {
+		if winner := m.run(ctx, o, field); winner != nil {
+			return winner
+		}
+	}
+	return nil
+}
+
+// field admits all ready backends, or after them all backups.
+func (m *Mux) field(o *operation) []*racer {
+	var field []*racer
+	for ready := o.walk.i < len(o.walk.p.ready); ; {
+		b, p := o.walk.next(nil)
+		if b == nil {
+			return field
+		}
+		side := walk{m: m, p: &pool{}} // side by side, nobody waits for a share of the deadline
+		field = append(field, &racer{b: b, permit: p, o: operation{call: o.call, view: o.view, walk: side, deadline: o.deadline}})
+		if ready && o.walk.i >= len(o.walk.p.ready) {
+			return field
+		}
+	}
+}
+
+// run lets the field race.
+func (m *Mux) run(ctx context.Context, o *operation, field []*racer) *racer {
+	c := &contest{m: m, finished: make(chan *racer, len(field))}
+	for _, r := range field {
+		own, cancel := context.WithCancel(ctx)
+		r.cancel = cancel
+		go func() {
+			r.watch, r.class = m.try(own, &r.o, r.b, r.permit)
+			c.finish(r)
+		}()
+	}
+	for range field {
+		r := <-c.finished
+		o.attempts += r.o.attempts
+		o.tried++
+		o.answer = r.o.answer
+		if r.class == ClassOK || !m.goesOn(o, r.b, r.class) {
+			c.end(field, r)
+			return r
+		}
+		m.drop(r)
+	}
+	return nil
+}
+
+// finish brings a racer in.
+func (c *contest) finish(r *racer) {
+	c.mu.Lock()
+	over := c.over
+	if !over {
+		c.finished <- r
+	}
+	c.mu.Unlock()
+	if over {
+		c.m.drop(r)
+	}
+}
+
+// end calls off everybody but the winner.
+func (c *contest) end(field []*racer, winner *racer) {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	for _, r := range field {
+		if r != winner {
+			r.cancel()
+		}
+	}
+	for len(c.finished) > 0 {
+		c.m.drop(<-c.finished)
+	}
+	if winner.class != ClassOK {
+		c.m.drop(winner)
+	}
+}
+
+// drop ends a racer's part.
+func (m *Mux) drop(r *racer) {
+	r.o.answer.dispose()
+	if r.watch != nil {
+		r.watch.stop()
+	}
+	r.cancel()
+	m.release(r.b)
+}
+
+// raceGet is Get where reads race.
+func (m *Mux) raceGet(ctx context.Context, o *operation) (*Object, error) {
+	r := m.race(ctx, o)
+	switch {
+	case r == nil:
+		return nil, m.exhausted(ctx, o)
+	case r.class != ClassOK:
+		return nil, m.final(ctx, o, r.b, r.class)
+	}
+	return m.opened(ctx, o, r.b, r.watch, r.cancel), nil
+}
+
+// raceStat is Stat where reads race.
+func (m *Mux) raceStat(ctx context.Context, o *operation) (Info, error) {
+	r := m.race(ctx, o)
+	switch {
+	case r == nil:
+		return Info{}, m.exhausted(ctx, o)
+	case r.class != ClassOK:
+		return Info{}, m.final(ctx, o, r.b, r.class)
+	}
+	info := o.answer.info
+	m.drop(r)
+	info.Via = Via{Backend: r.b.dotted(info.Via.Backend), Attempts: o.attempts}
+	return info, nil
+}

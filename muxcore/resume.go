@@ -1,0 +1,284 @@
+package muxcore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// body is the body that a mux hands out. When its source fails it goes on elsewhere: at the exact offset, and only where
+// the copy has the same identity; else Read fails, and never ends in io.EOF early. It ends exactly at the end of the part.
+type body struct {
+	m    *Mux
+	ctx  context.Context
+	key  string
+	info Info // of the object that the reader was promised
+
+	head head
+	off  int64 // of the next byte in the object
+	end  int64 // of the part; -1 unknown
+	err  error // sticky
+
+	closed atomic.Bool
+
+	mu      sync.Mutex // guards src against Close; the reader alone replaces it
+	src     source
+	srcDone bool
+}
+
+var errBodyClosed = errors.New("read of a closed body")
+
+// newBody makes src, the body of obj after h, one that survives its backend.
+func (m *Mux) newBody(ctx context.Context, key string, src source, obj *Object, h head) *body {
+	r := &body{m: m, ctx: ctx, key: key, info: obj.Info, head: h, off: obj.Offset, end: -1, src: src}
+	if obj.Length >= 0 {
+		r.end = obj.Offset + obj.Length
+	} else if errors.Is(h.last, io.EOF) {
+		r.end = r.off + int64(h.n)
+	}
+	if r.end >= 0 && r.off+int64(h.n) == r.end && src.watch != nil {
+		r.closeSource() // all there: the connection is free before the client has taken a byte
+	}
+	return r
+}
+
+// Read implements io.Reader.
+func (r *body) Read(p []byte) (int, error) {
+	if r.closed.Load() {
+		return 0, errBodyClosed
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for r.err == nil {
+		if r.head.left() > 0 {
+			n := copy(p, r.head.buf[r.head.off:r.head.n])
+			r.took(n)
+			return n, nil
+		}
+		if r.off == r.end {
+			r.err = io.EOF
+			break
+		}
+		n, err := r.src.read(p[:r.fits(len(p))])
+		r.off += int64(n)
+		if n > 0 {
+			return n, nil // an error comes again
+		}
+		if err != nil {
+			r.failed(err)
+		}
+	}
+	return 0, r.err
+}
+
+// fits limits a read to the part.
+func (r *body) fits(n int) int {
+	if r.end >= 0 && int64(n) > r.end-r.off {
+		return int(r.end - r.off)
+	}
+	return n
+}
+
+// took moves on by n bytes of the head.
+func (r *body) took(n int) {
+	r.off += int64(n)
+	r.head.off += n
+	if r.head.left() == 0 {
+		r.head.drop()
+	}
+}
+
+// failed takes the error of a source: its regular end, or a reason to go on elsewhere.
+func (r *body) failed(err error) {
+	switch {
+	case errors.Is(err, io.EOF) && r.end < 0:
+		r.end = r.off
+		return
+	case errors.Is(err, io.EOF):
+		err = shortBody(r.off, r.end)
+	case r.src.watch != nil && r.src.watch.stalled() && r.ctx.Err() == nil:
+		err = &Error{Code: CodeBackendTimeout, Op: OpGet, Key: r.key, Err: errNoProgress}
+	}
+	r.err = r.resume(err)
+}
+
+// resume goes on elsewhere after cause. Each backend is asked once per break; a copy with another identity, offset or
+// length is no continuation, and nobody's fault.
+func (r *body) resume(cause error) error {
+	broken := r.src.backend
+	if class := r.src.blame(r.ctx, r.m, cause); class == ClassAbort {
+		return r.m.aborted(r.ctx, &call{op: OpGet, key: r.key}, 0)
+	}
+	r.closeSource()
+	broke := r.m.annotate(cause, &call{op: OpGet, key: r.key}, broken, 0)
+	if r.end < 0 || !IsStrong(r.info.ETag) {
+		return broke
+	}
+	o := r.m.begin(OpGet, r.key)
+	defer o.end()
+	o.deadline = time.Time{} // it ended with the first byte
+	o.call.get = GetOptions{Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.info.ETag}}
+	for b, p := o.walk.next(broken); b != nil; b, p = o.walk.next(broken) {
+		w, class := r.m.try(r.ctx, o, b, p)
+		if class == ClassOK && r.continues(o.answer.obj) {
+			return r.moveTo(b, w, &o.answer)
+		}
+		o.answer.dispose()
+		if w != nil {
+			w.stop()
+		}
+		r.m.release(b)
+		if class == ClassAbort {
+			return r.m.aborted(r.ctx, &o.call, o.attempts)
+		}
+	}
+	return broke
+}
+
+// continues tells whether obj is the rest of what the reader was promised.
+func (r *body) continues(obj *Object) bool {
+	return obj.Offset == r.off && obj.Length == r.end-r.off && SameIdentity(&r.info, &obj.Info)
+}
+
+// moveTo makes the answer of b the source.
+func (r *body) moveTo(b *backend, w *watch, a *answer) error {
+	next := newSource(b, w, a.obj.Body, a.head.last, nil)
+	r.m.resumes.Add(1)
+	b.stats.resumes.Add(1)
+	r.mu.Lock()
+	if r.closed.Load() {
+		r.mu.Unlock()
+		next.close(r.m)
+		return errBodyClosed
+	}
+	r.src, r.srcDone, r.head = next, false, a.head
+	r.mu.Unlock()
+	return nil
+}
+
+// closeSource closes the source, once.
+func (r *body) closeSource() {
+	r.mu.Lock()
+	src, done := r.src, r.srcDone
+	r.srcDone = true
+	r.mu.Unlock()
+	if !done {
+		src.close(r.m)
+	}
+}
+
+// Close implements io.Closer. Closing before the end is nobody's fault.
+func (r *body) Close() error {
+	if r.closed.CompareAndSwap(false, true) {
+		r.closeSource()
+	}
+	return nil
+}
+
+// File implements [FileBody], where the source is a file and nothing was read ahead.
+func (r *body) File() *os.File {
+	if r.head.left() > 0 || r.err != nil {
+		return nil
+	}
+	return BodyFile(r.src.body)
+}
+
+// WriteTo implements io.WriterTo: the shortest way from the source to w.
+func (r *body) WriteTo(w io.Writer) (int64, error) {
+	var written int64
+	for {
+		n, err := r.writeSome(w)
+		written += n
+		if errors.Is(err, io.EOF) {
+			return written, nil
+		}
+		if err != nil {
+			return written, err
+		}
+	}
+}
+
+// writeSome writes what is at hand: the head, all of a source that writes itself, or one buffer.
+func (r *body) writeSome(w io.Writer) (int64, error) {
+	if r.closed.Load() {
+		return 0, errBodyClosed
+	}
+	if r.head.left() > 0 {
+		n, err := w.Write(r.head.buf[r.head.off:r.head.n])
+		r.took(n)
+		return int64(n), err
+	}
+	if r.err == nil && r.off < r.end {
+		if wt, ok := r.src.writerTo(); ok {
+			return r.writeSource(wt, w)
+		}
+	}
+	buf := heads.Get().(*[headSize]byte)
+	defer heads.Put(buf)
+	n, err := r.Read(buf[:])
+	if err != nil {
+		return 0, err
+	}
+	n, err = w.Write(buf[:n])
+	return int64(n), err
+}
+
+// writeSource lets the source write itself, and finds out whose fault it is when that fails.
+func (r *body) writeSource(wt io.WriterTo, w io.Writer) (int64, error) {
+	sink := errorWriter{w: w}
+	n, err := wt.WriteTo(&sink)
+	r.off += n
+	switch {
+	case sink.err != nil:
+		return n, sink.err
+	case r.off == r.end:
+		return n, nil
+	case err == nil:
+		err = io.EOF
+	}
+	r.failed(err)
+	return n, r.errBut(io.EOF)
+}
+
+// errBut is the sticky error, unless it is the one given.
+func (r *body) errBut(but error) error {
+	if errors.Is(r.err, but) {
+		return nil
+	}
+	return r.err
+}
+
+// errorWriter remembers the error of the writer, to tell it from the reader's.
+type errorWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (e *errorWriter) Write(p []byte) (int, error) {
+	n, err := e.w.Write(p)
+	if err != nil {
+		e.err = err
+	}
+	return n, err
+}
+
+// ReadFrom hands on the writer's own, by which files go out without a copy. Its error may be either side's: it is the
+// writer's if the reader, asked once more, has none.
+func (e *errorWriter) ReadFrom(src io.Reader) (int64, error) {
+	rf, ok := e.w.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{e}, src)
+	}
+	n, err := rf.ReadFrom(src)
+	if err != nil {
+		if _, again := src.Read(make([]byte, 1)); again == nil || errors.Is(again, io.EOF) {
+			e.err = err
+		}
+	}
+	return n, err
+}

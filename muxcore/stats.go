@@ -1,0 +1,158 @@
+package muxcore
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Stats of a mux at one moment. Durations are milliseconds, as in the seeds of the design; times are zero where unknown.
+type Stats struct {
+	Mode                Mode           `json:"mode"`
+	TotalCalls          uint64         `json:"total_calls"`
+	TotalFailovers      uint64         `json:"total_failovers"`
+	TotalFanoutPartials uint64         `json:"total_fanout_partials"`
+	TotalResumes        uint64         `json:"total_resumes"`
+	Backends            []BackendStats `json:"backends"`
+}
+
+// BackendStats of one backend. Status, Reason, Since and NextTrialAt are those of reads; WritesDown tells where writes differ.
+type BackendStats struct {
+	Name                string     `json:"name"`
+	Status              Status     `json:"status"`
+	Reason              string     `json:"reason,omitempty"`
+	WritesDown          bool       `json:"writes_down"`
+	Weight              int        `json:"weight"`
+	Hits                uint64     `json:"hits"`
+	Misses              uint64     `json:"misses"`
+	Errors              uint64     `json:"errors"`
+	Timeouts            uint64     `json:"timeouts"`
+	LastLatencyMs       float64    `json:"last_latency_ms"`
+	P50LatencyMs        float64    `json:"p50_latency_ms"`
+	P99LatencyMs        float64    `json:"p99_latency_ms"`
+	ConsecutiveFailures int        `json:"consecutive_failures"`
+	Since               time.Time  `json:"since"`
+	LastTransitionAt    time.Time  `json:"last_transition_at"`
+	NextTrialAt         *time.Time `json:"next_trial_at,omitempty"`
+	InFlightCount       int64      `json:"in_flight_count"`
+	PendingRepairs      int        `json:"pending_repairs"`
+	Mux                 *Stats     `json:"mux,omitempty"` // of a backend that is a mux
+}
+
+// counters of one backend, each updated without a lock.
+type counters struct {
+	hits, misses, errors, timeouts, resumes atomic.Uint64
+	denial                                  atomic.Pointer[string] // why the backend last would not let us; nil since it did
+	latency                                 reservoir
+}
+
+// record counts a result. What we cancelled ourselves says nothing about the backend.
+func (c *counters) record(class Class, err error, took time.Duration) {
+	switch class {
+	case ClassAbort:
+		return
+	case ClassOK:
+		c.hits.Add(1)
+		if c.denial.Load() != nil {
+			c.denial.Store(nil)
+		}
+	case ClassSemantic:
+		if CodeOf(err) == CodeKeyNotFound {
+			c.misses.Add(1)
+		}
+	case ClassDenied:
+		c.errors.Add(1)
+		reason := err.Error()
+		c.denial.Store(&reason)
+	case ClassTransient, ClassTimeout:
+		c.failed(class)
+	}
+	c.latency.add(took)
+}
+
+// failed counts a failure, of a call or of a body after its answer.
+func (c *counters) failed(class Class) {
+	c.errors.Add(1)
+	if class == ClassTimeout {
+		c.timeouts.Add(1)
+	}
+}
+
+const reservoirSize = 256
+
+// reservoir is a uniform sample of all latencies seen (Vitter's algorithm R), in bounded memory and without a lock: two
+// writers may meet in one slot, and then one of two equally good samples stays.
+type reservoir struct {
+	seen  atomic.Uint64
+	last  atomic.Int64
+	slots [reservoirSize]atomic.Int64
+}
+
+func (r *reservoir) add(took time.Duration) {
+	r.last.Store(int64(took))
+	n := r.seen.Add(1)
+	if n <= reservoirSize {
+		r.slots[n-1].Store(int64(took))
+	} else if i := rand.Uint64N(n); i < reservoirSize { //nolint:gosec // a sample, not a secret
+		r.slots[i].Store(int64(took))
+	}
+}
+
+// quantiles of the sample by nearest rank, each 0 without any.
+func (r *reservoir) quantiles(qs ...float64) []time.Duration {
+	n := int(min(r.seen.Load(), reservoirSize))
+	sample := make([]time.Duration, n)
+	for i := range sample {
+		sample[i] = time.Duration(r.slots[i].Load())
+	}
+	slices.Sort(sample)
+	out := make([]time.Duration, len(qs))
+	for i, q := range qs {
+		if n > 0 {
+			out[i] = sample[min(n-1, int(q*float64(n)))]
+		}
+	}
+	return out
+}
+
+// Stats reads the counters. It may be called at any time.
+func (m *Mux) Stats() Stats {
+	s := Stats{
+		Mode: m.set.Mode, TotalCalls: m.calls.Load(), TotalFailovers: m.failovers.Load(),
+		TotalFanoutPartials: m.partials.Load(), TotalResumes: m.resumes.Load(), Backends: []BackendStats{},
+	}
+	for _, b := range m.snapshot.Load().all {
+		s.Backends = append(s.Backends, b.statistics())
+	}
+	return s
+}
+
+func (b *backend) statistics() BackendStats {
+	q := b.stats.latency.quantiles(0.5, 0.99)
+	s := BackendStats{
+		Name: b.Name, Weight: int(b.weight.Load()), Status: StatusUp, InFlightCount: b.drain.inFlight.Load(),
+		Hits: b.stats.hits.Load(), Misses: b.stats.misses.Load(), Errors: b.stats.errors.Load(), Timeouts: b.stats.timeouts.Load(),
+		LastLatencyMs: milliseconds(time.Duration(b.stats.latency.last.Load())), P50LatencyMs: milliseconds(q[0]), P99LatencyMs: milliseconds(q[1]),
+	}
+	r := b.reads.view()
+	s.ConsecutiveFailures, s.Since, s.LastTransitionAt = r.failures, r.since, r.since
+	s.WritesDown = b.writes.view().down
+	if denial := b.stats.denial.Load(); denial != nil {
+		s.Reason = *denial
+	}
+	if r.down {
+		s.Status, s.Reason, s.NextTrialAt = StatusDown, r.err.Error(), &r.until
+	}
+	switch b.drain.stage.Load() {
+	case draining:
+		s.Status, s.Reason, s.NextTrialAt = StatusDraining, "draining", nil
+	case drained:
+		s.Status, s.Reason, s.NextTrialAt = StatusDown, "drained", nil
+	}
+	if b.nested != nil {
+		inner := b.nested.Stats()
+		s.Mux = &inner
+	}
+	return s
+}
