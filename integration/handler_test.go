@@ -177,7 +177,7 @@ func TestTheCaddyfileInUseIsHidden(t *testing.T) {
 		storage_mux {
 			backend d file {$HOME}
 		}`)
-	writeFile(t, c.Port("HOME"), "open", []byte("body"))
+	writeFile(t, c.Word("HOME"), "open", []byte("body"))
 	wantMissing(t, c, "/Caddyfile")
 	wantBody(t, "GET", c.Get("/open"), http.StatusOK, []byte("body"))
 }

@@ -37,7 +37,7 @@ func (c *Caddy) Admin(method, path, body string, header ...string) (int, string)
 // Load gives the process another Caddyfile and returns the error it answers with, or "".
 func (c *Caddy) Load(config string) string {
 	c.tb.Helper()
-	return c.load(c.document(config))
+	return c.load(c.Document(config))
 }
 
 func (c *Caddy) load(document string) string {

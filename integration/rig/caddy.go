@@ -31,6 +31,7 @@ type Caddy struct {
 	tb     testing.TB
 	env    map[string]string
 	global string
+	asIs   bool
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has ended
 	client *http.Client
@@ -52,6 +53,12 @@ func Global(lines string) Option {
 // InDir makes {$DIR} a folder that already exists, such as that of a process before.
 func InDir(dir string) Option {
 	return func(c *Caddy) { c.Dir = dir }
+}
+
+// AsIs makes the Caddyfile a whole one, to which the rig adds nothing. It must
+// put the admin API on {$ADMIN} and the log to the standard error, as JSON.
+func AsIs() Option {
+	return func(c *Caddy) { c.asIs = true }
 }
 
 // Binary returns the path of the Caddy under test.
@@ -113,8 +120,11 @@ func whole(config string) string {
 	return "http://:{$PORT} {\n" + config + "\n}\n"
 }
 
-// document returns the Caddyfile with the global options of the rig.
-func (c *Caddy) document(config string) string {
+// Document returns the whole Caddyfile with the global options of the rig.
+func (c *Caddy) Document(config string) string {
+	if c.asIs {
+		return config
+	}
 	return `{
 	admin 127.0.0.1:{$ADMIN}
 	persist_config off
@@ -133,7 +143,7 @@ func (c *Caddy) document(config string) string {
 func (c *Caddy) write(config string) string {
 	c.tb.Helper()
 	path := filepath.Join(c.env["HOME"], "Caddyfile")
-	if err := os.WriteFile(path, []byte(c.document(config)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(c.Document(config)), 0o600); err != nil {
 		c.tb.Fatalf("writing the Caddyfile: %v", err)
 	}
 	return path
@@ -194,8 +204,8 @@ func (c *Caddy) ready() bool {
 	}
 }
 
-// Port returns the port that {$NAME} stands for.
-func (c *Caddy) Port(name string) string { return c.env[name] }
+// Word returns what {$name} stands for in the Caddyfile.
+func (c *Caddy) Word(name string) string { return c.env[name] }
 
 // Addr returns the host and port of the site on {$PORT}.
 func (c *Caddy) Addr() string { return net.JoinHostPort("127.0.0.1", c.env["PORT"]) }
