@@ -1,0 +1,210 @@
+package caddymux
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+func init() { caddy.RegisterModule(new(Handler)) }
+
+// Handler serves the objects of a storage tree: several stores (memory, folders, HTTP origins, …) that answer as one.
+// A request's key is its path, decoded once, without the first slash.
+//
+// It sets placeholders for handlers after it, for headers set late (`header >X-Served-By …`) and for logs:
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.storage_mux.tree}` | The name of the tree
+// `{http.storage_mux.backend}` | The backend that answered, dotted through nested muxes
+// `{http.storage_mux.attempts}` | Calls made to backends
+// `{http.storage_mux.outcome}` | `ok`, `transient`, `semantic`, `abort` or `timeout`
+// `{http.storage_mux.error_code}` | The code of the error, if there was one
+// `{http.storage_mux.latency_ms}` | Milliseconds until the answer stood, without the body
+type Handler struct {
+	// The name of the tree in the admin API, metrics and logs. Handlers of one name are one tree, with one health and
+	// one set of counters, and must have the same backends and options. Default: the name of the first backend with 8
+	// hex digits of a hash over what tells the tree from others.
+	Name string `json:"name,omitempty"`
+
+	Mux
+
+	// Put before every key, with a slash between. Slashes at its ends do not matter. Per-request placeholders are
+	// allowed; a request for which one evaluates to nothing is refused with 400. Default: none.
+	Prefix string `json:"prefix,omitempty"`
+
+	// The files to try for a path that ends in a slash, in this order. Per-request placeholders are allowed. An empty
+	// list turns it off. Default: `["index.html"]`.
+	Index []string `json:"index,omitzero"`
+
+	// Admit PUT and DELETE. There is no other access control: whoever can reach the handler can then change and remove
+	// objects. Default: false.
+	Writable bool `json:"writable,omitempty"`
+
+	// Admit GET with `?list`, which answers with the keys below a path as JSON. Default: false.
+	List bool `json:"list,omitempty"`
+
+	// The largest upload in bytes; a larger one is refused with 413. Default: no limit.
+	MaxSize int64 `json:"max_size,omitempty"`
+
+	// Call the next handler when the object does not exist, instead of answering 404. Default: false.
+	PassThru bool `json:"pass_thru,omitempty"`
+
+	// Keys that do not exist for anyone, neither to read, nor to write, nor in lists. A pattern without a slash hides
+	// every key that has a segment like it; one with a slash hides the keys like it and all below them. Patterns are
+	// globs, in which `*` stops at slashes. Paths of the file system hide what lies there from the backends of type
+	// `file`. Per-request placeholders are allowed. The Caddyfile in use is added by itself.
+	Hide []string `json:"hide,omitempty"`
+
+	// Answer with this status instead of 200; in an error route, instead of the status of the error. With a status
+	// other than 2xx, ranges and preconditions are ignored.
+	Status caddyhttp.WeakString `json:"status,omitempty"`
+
+	tree   *tree
+	key    treeKey
+	view   *observer
+	hidden hideList
+	status int
+	logger *zap.Logger
+
+	// readAsMatcher is the argument of the directive that Caddy took as a path matcher.
+	readAsMatcher string
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.storage_mux",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision sets up the handler. It builds the tree, or joins the one that is there, and dials nobody.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+	if h.Index == nil {
+		h.Index = []string{"index.html"}
+	}
+	if err := h.provisionStatus(); err != nil {
+		return err
+	}
+	if h.MaxSize < 0 {
+		return fmt.Errorf("max_size: must be >= 0, got %d", h.MaxSize)
+	}
+	root, err := resolveTree(ctx, h.Name, h.Mux)
+	if err != nil {
+		return err
+	}
+	h.hidden, err = newHideList(h.Hide, root.fileRoots())
+	if err != nil {
+		return err
+	}
+	return h.join(ctx, root)
+}
+
+// provisionStatus reads the status to answer with.
+func (h *Handler) provisionStatus() error {
+	word := caddy.NewReplacer().ReplaceAll(h.Status.String(), "")
+	if word == "" {
+		return nil
+	}
+	status, err := strconv.Atoi(word)
+	if err != nil || status < 200 || status > 999 {
+		return fmt.Errorf("status: must be a number from 200 to 999, got %q", word)
+	}
+	if status == http.StatusNoContent || status == http.StatusNotModified {
+		return fmt.Errorf("status: %d has no body, so no object can be served with it", status)
+	}
+	h.status = status
+	return nil
+}
+
+// Cleanup lets go of the tree. Requests that still use it keep it open.
+func (h *Handler) Cleanup() error {
+	if h.tree == nil {
+		return nil
+	}
+	return leaveTree(h.key, h.tree, h.view)
+}
+
+// ServeHTTP answers a request from the tree.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	t := h.tree.acquire()
+	if t == nil {
+		return errReloaded(w)
+	}
+	defer t.release()
+	x := &exchange{h: h, t: t, w: w, r: r, method: r.Method}
+	x.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	x.begin()
+	err := x.serve()
+	if err == errMissing { //nolint:errorlint // never wrapped
+		return next.ServeHTTP(w, r)
+	}
+	return err
+}
+
+// serve decides what the request asks for.
+func (x *exchange) serve() error {
+	switch x.method {
+	case http.MethodGet, http.MethodHead:
+		if x.h.List && x.wantsList() {
+			return x.list()
+		}
+		return x.read()
+	case http.MethodPut, http.MethodDelete:
+		if !x.h.Writable {
+			break
+		}
+		if x.method == http.MethodPut {
+			return x.put()
+		}
+		return x.del()
+	}
+	return x.notAllowed(x.h.allowed())
+}
+
+// allowed lists the methods that the handler admits.
+func (h *Handler) allowed() string {
+	if h.Writable {
+		return "GET, HEAD, PUT, DELETE"
+	}
+	return "GET, HEAD"
+}
+
+// Validate checks what needs no tree.
+func (h *Handler) Validate() error {
+	for _, name := range h.Index {
+		if !hasPlaceholder(name) {
+			if err := muxcore.CheckKey(name); err != nil {
+				return fmt.Errorf("index: %q: %w", name, errors.Unwrap(err))
+			}
+		}
+	}
+	if prefix := strings.Trim(h.Prefix, "/"); prefix != "" && !hasPlaceholder(prefix) {
+		if err := muxcore.CheckKey(prefix); err != nil {
+			return fmt.Errorf("prefix: %q: %w", h.Prefix, errors.Unwrap(err))
+		}
+	}
+	if slices.Contains(h.Hide, "") {
+		return errors.New("hide: empty pattern")
+	}
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.Validator             = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

@@ -1,0 +1,260 @@
+package caddymux
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// trees holds what must outlive a config: a tree that says the same in the next one keeps its health and its counters.
+// It is keyed by what a tree says, not by its name alone, so that while an edited config comes up, the old tree and the
+// new one live side by side.
+var trees = caddy.NewUsagePool()
+
+// treeKey is equal for configs that mean one tree.
+type treeKey struct{ name, hash string }
+
+// tree is a mux under the configs and requests that use it. All methods are safe for concurrent use.
+type tree struct {
+	name  string
+	store *muxcore.Mux // set by open
+	root  *branch      // what it is opened from
+
+	opened  sync.Once
+	openErr error
+	users   atomic.Int64 // configs together are one, each request is one; closed at 0
+
+	mu    sync.Mutex
+	views []*observer // of the configs that use the tree, in the order they came
+
+	current atomic.Pointer[observer]
+	done    chan struct{} // closed when everything is closed
+	err     error         // of closing; set before done is closed
+}
+
+// errClosed is what an acquired tree cannot be.
+var errClosed = errors.New("tree is closed")
+
+// newTree makes the stores of a tree and checks that a mux can be made of them.
+func newTree(root *branch) (*tree, error) {
+	t := &tree{name: root.name, root: root, done: make(chan struct{})}
+	if err := root.openStores(); err != nil {
+		return nil, err
+	}
+	t.users.Store(1)
+	return t, nil
+}
+
+// open makes the mux, and with it starts its health checks. That is not done while a config is provisioned, as that
+// happens for `caddy validate` as well.
+func (t *tree) open() error {
+	t.opened.Do(func() { t.store, t.openErr = t.root.build(t.observe) })
+	return t.openErr
+}
+
+// acquire keeps the tree open until release. It is nil when the config is gone and nothing has taken its place.
+func (t *tree) acquire() *tree {
+	if !t.enter() {
+		if t = newest(t.name); t == nil {
+			return nil
+		}
+	}
+	if t.open() != nil {
+		t.release()
+		return nil
+	}
+	return t
+}
+
+// enter counts a user, unless the tree is closed or about to be.
+func (t *tree) enter() bool {
+	for {
+		n := t.users.Load()
+		if n == 0 {
+			return false
+		}
+		if t.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// newest finds the tree that a newer config has under a name, and counts a user of it.
+func newest(name string) (found *tree) {
+	trees.Range(func(key, value any) bool {
+		t, ok := value.(*tree)
+		if ok && key.(treeKey).name == name && t.enter() {
+			found = t
+			return false
+		}
+		return true
+	})
+	return found
+}
+
+// release gives back what acquire took. The last one closes the tree.
+func (t *tree) release() {
+	if t.users.Add(-1) > 0 {
+		return
+	}
+	t.opened.Do(func() { t.openErr = errClosed })
+	if t.store != nil {
+		t.err = t.store.Close()
+	} else {
+		t.err = t.root.closeStores()
+	}
+	close(t.done)
+}
+
+// Destruct implements caddy.Destructor: no config uses the tree any more. Requests may, and then they close it.
+func (t *tree) Destruct() error {
+	t.release()
+	select {
+	case <-t.done:
+		return t.err
+	default:
+		return nil
+	}
+}
+
+// watchBy makes an observer the one that is told of events; when it leaves, the one before it is again.
+func (t *tree) watchBy(o *observer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.views = append(t.views, o)
+	t.current.Store(o)
+}
+
+func (t *tree) unwatch(o *observer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(t.views, o); i >= 0 {
+		t.views = slices.Delete(t.views, i, i+1)
+	}
+	var last *observer
+	if n := len(t.views); n > 0 {
+		last = t.views[n-1]
+	}
+	t.current.Store(last)
+}
+
+// observe hands an event to the newest config.
+func (t *tree) observe(e muxcore.Event) {
+	if o := t.current.Load(); o != nil {
+		o.observe(e)
+	}
+}
+
+// join makes the tree of root the handler's: a new one, or the one that is there already.
+func (h *Handler) join(ctx caddy.Context, root *branch) error {
+	app, err := appOf(ctx)
+	if err != nil {
+		return err
+	}
+	key := treeKey{root.name, root.hash()}
+	t, err := enterTree(key, root)
+	if err != nil {
+		return err
+	}
+	h.tree, h.key = t, key
+	h.view = newObserver(ctx, h.logger)
+	t.watchBy(h.view)
+	return app.adopt(key, t)
+}
+
+func enterTree(key treeKey, root *branch) (*tree, error) {
+	value, _, err := trees.LoadOrNew(key, func() (caddy.Destructor, error) { return newTree(root) })
+	if err != nil {
+		return nil, fmt.Errorf("tree %q: %w", key.name, err)
+	}
+	return value.(*tree), nil
+}
+
+// leaveTree gives back what join took.
+func leaveTree(key treeKey, t *tree, view *observer) error {
+	t.unwatch(view)
+	_, err := trees.Delete(key)
+	return err
+}
+
+// openStores makes the stores of all backends. If one cannot be made, none is left open.
+func (b *branch) openStores() error {
+	for i := range b.members {
+		one := &b.members[i]
+		var err error
+		if one.nested != nil {
+			err = one.nested.openStores()
+		} else {
+			one.store, err = one.module.OpenStore()
+		}
+		if err != nil {
+			_ = b.closeStores()
+			return fmt.Errorf("backend %q: %w", one.Name, err)
+		}
+	}
+	return b.checkCore()
+}
+
+// checkCore lets the core look at a mux before it is made. A nested mux has been looked at by itself.
+func (b *branch) checkCore() error {
+	backends := make([]muxcore.Backend, len(b.members))
+	for i := range b.members {
+		backends[i] = b.members[i].core(unmade{})
+	}
+	return muxcore.Check(b.set, backends...)
+}
+
+// unmade stands for a nested mux while nobody calls it.
+type unmade struct{ muxcore.Store }
+
+// core is the member as the core takes it. nested is what stands in for a nested mux.
+func (one *member) core(nested muxcore.Store) muxcore.Backend {
+	store := one.store
+	if one.nested != nil {
+		store = nested
+	}
+	return muxcore.Backend{
+		Name: one.Name, Store: store, Weight: one.Weight, ReadOnly: one.ReadOnly, Backup: one.Backup,
+		Timeout: one.timeout(), HealthKey: one.HealthKey,
+	}
+}
+
+// build makes the mux.
+func (b *branch) build(observe func(muxcore.Event)) (*muxcore.Mux, error) {
+	set := b.set
+	set.Observe = observe
+	var backends []muxcore.Backend
+	for i := range b.members {
+		var nested muxcore.Store
+		if inner := b.members[i].nested; inner != nil {
+			mux, err := inner.build(observe)
+			if err != nil {
+				return nil, err
+			}
+			nested = mux
+		}
+		backends = append(backends, b.members[i].core(nested))
+	}
+	return muxcore.New(set, backends...)
+}
+
+// closeStores closes the stores of a tree that never became a mux.
+func (b *branch) closeStores() error {
+	var errs []error
+	for i := range b.members {
+		switch one := &b.members[i]; {
+		case one.nested != nil:
+			errs = append(errs, one.nested.closeStores())
+		case one.store != nil:
+			errs = append(errs, muxcore.Close(one.store))
+			one.store = nil
+		}
+	}
+	return errors.Join(errs...)
+}

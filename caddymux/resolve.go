@@ -1,0 +1,356 @@
+package caddymux
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// branch is one mux of a config, checked and with its modules loaded: what a tree is built from.
+type branch struct {
+	name     string // of the tree; dotted for a nested mux
+	set      muxcore.Settings
+	members  []member
+	resolved json.RawMessage // the config without placeholders, in a form that is equal for equal configs
+}
+
+// member is a backend of a branch.
+type member struct {
+	Backend
+	module BackendType // nil for a mux
+	nested *branch
+	store  muxcore.Store // made of module
+}
+
+// timeout in place of the mux's.
+func (one *member) timeout() time.Duration { return time.Duration(one.Timeout) }
+
+// resolveTree makes the branch of a whole tree, and gives it its name.
+func resolveTree(ctx caddy.Context, name string, m Mux) (*branch, error) {
+	repl := caddy.NewReplacer()
+	name, err := replaceString(repl, "name", name, false)
+	if err != nil {
+		return nil, err
+	}
+	root, err := resolveMux(ctx, repl, m, 1)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = root.defaultName()
+	}
+	if err := checkName("tree", name); err != nil {
+		return nil, err
+	}
+	root.rename(name)
+	return root, nil
+}
+
+// resolveMux makes the branch of a mux in which depth muxes stand in a chain, this one included.
+func resolveMux(ctx caddy.Context, repl *caddy.Replacer, m Mux, depth int) (*branch, error) {
+	if err := checkDepth(depth); err != nil {
+		return nil, err
+	}
+	set, err := m.settings(repl)
+	if err != nil {
+		return nil, err
+	}
+	b := &branch{set: set}
+	var weights []*int
+	var canonical []json.RawMessage
+	taken := make(map[string]bool)
+	for i, raw := range m.Backends {
+		one, own, err := resolveBackend(ctx, repl, raw, depth)
+		if err != nil {
+			return nil, fmt.Errorf("backend %s: %w", nameOr(one.Name, i), err)
+		}
+		if err := checkUnique(one.Name, taken); err != nil {
+			return nil, err
+		}
+		b.members = append(b.members, one)
+		weights = append(weights, one.Weight)
+		canonical = append(canonical, own)
+	}
+	if err := checkMembers(set.Mode, set.WriteQuorum, weights); err != nil {
+		return nil, err
+	}
+	m.Mode = string(set.Mode)
+	m.Backends = canonical
+	b.resolved, err = json.Marshal(m)
+	return b, err
+}
+
+// nameOr names a backend in an error.
+func nameOr(name string, i int) string {
+	if name == "" {
+		return fmt.Sprintf("%d", i+1)
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+// resolveBackend makes a member of a backend's JSON, and its JSON without placeholders.
+func resolveBackend(ctx caddy.Context, repl *caddy.Replacer, raw json.RawMessage, depth int) (member, json.RawMessage, error) {
+	shared, own, err := splitBackend(raw)
+	one := member{Backend: shared}
+	if err != nil {
+		return one, nil, err
+	}
+	for field, value := range map[string]*string{"name": &one.Name, "health_key": &one.HealthKey} {
+		if *value, err = replaceString(repl, field, *value, false); err != nil {
+			return one, nil, err
+		}
+	}
+	if err := one.check(); err != nil {
+		return one, nil, err
+	}
+	if one.Type == muxType {
+		return resolveNested(ctx, repl, one, own, depth)
+	}
+	kind, err := newBackendType(one.Type)
+	if err != nil {
+		return one, nil, err
+	}
+	if err := replaceFields(repl, own, credentialsOf(kind)); err != nil {
+		return one, nil, err
+	}
+	config, err := json.Marshal(own)
+	if err != nil {
+		return one, nil, err
+	}
+	loaded, err := ctx.LoadModuleByID(backendNamespace+"."+one.Type, config)
+	if err != nil {
+		return one, nil, err
+	}
+	one.module = loaded.(BackendType) // newBackendType has seen to that
+	joined, err := joinBackend(&one.Backend, own)
+	return one, joined, err
+}
+
+func resolveNested(ctx caddy.Context, repl *caddy.Replacer, one member, own map[string]json.RawMessage, depth int) (member, json.RawMessage, error) {
+	config, err := json.Marshal(own)
+	if err != nil {
+		return one, nil, err
+	}
+	var inner Mux
+	if err := caddy.StrictUnmarshalJSON(config, &inner); err != nil {
+		return one, nil, err
+	}
+	if one.nested, err = resolveMux(ctx, repl, inner, depth+1); err != nil {
+		return one, nil, err
+	}
+	joined, err := joinBackend(&one.Backend, one.nested.resolved)
+	return one, joined, err
+}
+
+// check holds for the shared options of a backend.
+func (b *Backend) check() error {
+	if err := checkName("backend", b.Name); err != nil {
+		return err
+	}
+	if err := checkWeight(b.Name, b.Weight); err != nil {
+		return err
+	}
+	if b.Timeout < 0 {
+		return errors.New("timeout: must not be negative")
+	}
+	if b.HealthKey != "" {
+		if err := muxcore.CheckKey(b.HealthKey); err != nil {
+			return fieldError{"health_key", err}
+		}
+	}
+	return nil
+}
+
+// settings turns the options of a mux into those of the core.
+func (m *Mux) settings(repl *caddy.Replacer) (muxcore.Settings, error) {
+	quorum := m.WriteQuorum.String()
+	for _, word := range []struct {
+		option string
+		value  *string
+	}{{"mode", &m.Mode}, {"on_miss", &m.OnMiss}, {"partial_writes", &m.PartialWrites}, {"write_quorum", &quorum}, {"hash", &m.Hash}} {
+		var err error
+		if *word.value, err = replaceString(repl, word.option, *word.value, false); err != nil {
+			return muxcore.Settings{}, err
+		}
+	}
+	m.WriteQuorum = caddyhttp.WeakString(quorum)
+	set := muxcore.Settings{
+		Mode: muxcore.Failover, Timeout: time.Duration(m.Timeout), Deadline: time.Duration(m.Deadline),
+		Retry:    muxcore.Retry{Max: m.Retry, Delay: time.Duration(m.RetryDelay), MaxDelay: time.Duration(m.RetryMaxDelay)},
+		Cooldown: time.Duration(m.Cooldown), MaxCooldown: time.Duration(m.CooldownMax), HealthInterval: time.Duration(m.HealthInterval),
+		OnMissNext: m.OnMiss == "next", FailPartialWrites: m.PartialWrites == "fail", LastResort: m.LastResort, Rendezvous: m.Hash == "rendezvous",
+	}
+	return set, m.checkOptions(&set)
+}
+
+// checkOptions checks what is a word or a number with bounds, and reads the words.
+func (m *Mux) checkOptions(set *muxcore.Settings) (err error) {
+	if m.Mode != "" {
+		if set.Mode, err = muxcore.ParseMode(m.Mode); err != nil {
+			return err
+		}
+	}
+	if set.WriteQuorum, err = quorumOf(m.WriteQuorum.String()); err != nil {
+		return err
+	}
+	for _, problem := range []error{
+		checkWord("on_miss", m.OnMiss, "stop", "next"), checkWord("partial_writes", m.PartialWrites, "accept", "fail"),
+		checkWord("hash", m.Hash, "modulo", "rendezvous"),
+	} {
+		if problem != nil {
+			return problem
+		}
+	}
+	if m.Retry < 0 {
+		return fmt.Errorf("retry: must be >= 0, got %d", m.Retry)
+	}
+	for option, d := range map[string]caddy.Duration{
+		"timeout": m.Timeout, "deadline": m.Deadline, "retry_delay": m.RetryDelay, "retry_max_delay": m.RetryMaxDelay,
+		"cooldown": m.Cooldown, "cooldown_max": m.CooldownMax, "health_interval": m.HealthInterval,
+	} {
+		if d < 0 {
+			return fmt.Errorf("%s: must not be negative, got %s", option, time.Duration(d))
+		}
+	}
+	return nil
+}
+
+// defaultName is the first backend's name and a hash over what tells trees apart: the mode and the backends' names, types
+// and first arguments. Other options do not change it.
+func (b *branch) defaultName() string {
+	sum := sha256.New()
+	b.identify(sum)
+	suffix := "-" + hex.EncodeToString(sum.Sum(nil)[:4])
+	first := b.members[0].Name
+	return first[:min(len(first), maxNameLength-len(suffix))] + suffix
+}
+
+func (b *branch) identify(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "%q(", b.set.Mode)
+	for i := range b.members {
+		one := &b.members[i]
+		place := ""
+		if placed, ok := one.module.(Placed); ok {
+			place = placed.Place()
+		}
+		_, _ = fmt.Fprintf(w, "%q %q %q", one.Name, one.Type, place)
+		if one.nested != nil {
+			one.nested.identify(w)
+		}
+	}
+	_, _ = fmt.Fprint(w, ")")
+}
+
+// rename gives the branch the name of its tree, and the branches in it dotted ones.
+func (b *branch) rename(name string) {
+	b.name, b.set.Name = name, name
+	for i := range b.members {
+		if nested := b.members[i].nested; nested != nil {
+			nested.rename(name + "." + b.members[i].Name)
+		}
+	}
+}
+
+// fileRoots lists the folders of the file backends.
+func (b *branch) fileRoots() []string {
+	var roots []string
+	for i := range b.members {
+		if rooted, ok := b.members[i].module.(Rooted); ok {
+			roots = append(roots, rooted.FileRoot())
+		}
+		if nested := b.members[i].nested; nested != nil {
+			roots = append(roots, nested.fileRoots()...)
+		}
+	}
+	return roots
+}
+
+// hash tells configs apart.
+func (b *branch) hash() string {
+	sum := sha256.Sum256(b.resolved)
+	return string(sum[:])
+}
+
+// replaceFields replaces the placeholders in all strings of a JSON object.
+func replaceFields(repl *caddy.Replacer, fields map[string]json.RawMessage, credentials []string) error {
+	secret := make(map[string]bool)
+	for _, name := range credentials {
+		secret[name] = true
+	}
+	for name, raw := range fields {
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		var value any
+		if err := dec.Decode(&value); err != nil {
+			return fieldError{name, err}
+		}
+		value, err := replaceValue(repl, name, value, secret[name])
+		if err != nil {
+			return err
+		}
+		if fields[name], err = json.Marshal(value); err != nil {
+			return fieldError{name, err}
+		}
+	}
+	return nil
+}
+
+func replaceValue(repl *caddy.Replacer, path string, value any, secret bool) (any, error) {
+	var err error
+	switch v := value.(type) {
+	case string:
+		return replaceString(repl, path, v, secret)
+	case []any:
+		for i := range v {
+			if v[i], err = replaceValue(repl, path, v[i], secret); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for key := range v {
+			if v[key], err = replaceValue(repl, path+"."+key, v[key], secret); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return value, nil
+}
+
+// replaceString replaces the placeholders of a string when its config is provisioned. One that is unknown is an error,
+// which names the field and not the value; in a credential also one that evaluates to nothing.
+func replaceString(repl *caddy.Replacer, field, value string, secret bool) (string, error) {
+	if !strings.Contains(value, "{") {
+		return value, nil
+	}
+	out, err := repl.ReplaceFunc(value, func(variable string, found any) (any, error) {
+		if _, known := repl.Get(variable); !known {
+			return nil, fmt.Errorf("unknown placeholder {%s}; those of requests work in prefix, hide and index only", variable)
+		}
+		if secret && caddy.ToString(found) == "" {
+			return nil, fmt.Errorf("{%s}: %w", variable, errEmptyPlaceholder)
+		}
+		return found, nil
+	})
+	if err != nil {
+		return "", fieldError{field, err}
+	}
+	return out, nil
+}
+
+func credentialsOf(kind BackendType) []string {
+	if c, ok := kind.(Credentialed); ok {
+		return c.Credentials()
+	}
+	return nil
+}
