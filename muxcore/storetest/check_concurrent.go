@@ -95,22 +95,42 @@ func checkOpenBody(p *probe) {
 
 // checkNeighbours lets objects of one folder come and go: a store that makes and removes folders must not lose any.
 func checkNeighbours(p *probe) {
-	p.parallel(8, func(i int) {
-		for n := range 6 {
-			key := fmt.Sprintf("street/%d/house/%d", n%2, i)
-			body := fmt.Sprintf("%d lives here, %d", i, n)
-			if _, err := p.store.Put(p.ctx, key, strings.NewReader(body), int64(len(body)), muxcore.PutOptions{}); err != nil {
-				p.errorf("Put(%q) beside neighbours = %v", key, err)
-				return
-			}
-			if _, got, err := p.get(p.ctx, key, muxcore.GetOptions{}); err != nil || got != body {
-				p.errorf("Get(%q) beside neighbours = %q, %v, want %q", key, got, err, body)
-			}
-			if _, err := p.store.Delete(p.ctx, key, muxcore.DeleteOptions{}); err != nil {
-				p.errorf("Delete(%q) beside neighbours = %v", key, err)
-			}
+	const houses = 8
+	key := func(n, i int) string { return fmt.Sprintf("street/%d/house/%d", n%2, i) }
+	put := func(n, i int) {
+		body := key(n, i)
+		if _, err := p.store.Put(p.ctx, body, strings.NewReader(body), int64(len(body)), muxcore.PutOptions{}); err != nil {
+			p.errorf("Put(%q) beside neighbours = %v", body, err)
+		}
+	}
+	look := func(n, i int) {
+		if _, got, err := p.get(p.ctx, key(n, i), muxcore.GetOptions{}); err != nil || got != key(n, i) {
+			p.errorf("Get(%q) beside neighbours = %q, %v", key(n, i), got, err)
+		}
+	}
+	leave := func(n, i int) {
+		if _, err := p.store.Delete(p.ctx, key(n, i), muxcore.DeleteOptions{}); err != nil {
+			p.errorf("Delete(%q) beside neighbours = %v", key(n, i), err)
+		}
+	}
+	p.parallel(houses, func(i int) { // each as it likes
+		for n := range 4 {
+			put(n, i)
+			look(n, i)
+			leave(n, i)
 		}
 	})
+	p.parallel(houses, func(i int) { put(0, i) })
+	p.parallel(houses, func(i int) { // half of them move, the others stay
+		if i%2 > 0 {
+			leave(0, i)
+		}
+		look(0, i/2*2)
+	})
+	for i := 0; i < houses; i += 2 {
+		look(0, i)
+		leave(0, i)
+	}
 	if p.caps.List {
 		p.wantList(muxcore.ListOptions{})
 	}
@@ -127,6 +147,9 @@ func checkListBesideWriters(p *probe) {
 			defer left.Add(-1)
 			for n := range 15 {
 				key := fmt.Sprintf("stay/%02d-%d/%d", n, i, n)
+				if i == 0 {
+					key = fmt.Sprintf("stay/%02d-flat", n)
+				}
 				if _, err := p.store.Put(p.ctx, key, strings.NewReader("y"), 1, muxcore.PutOptions{}); err != nil {
 					p.errorf("Put beside lists = %v", err)
 				}
@@ -136,7 +159,8 @@ func checkListBesideWriters(p *probe) {
 			}
 			return
 		}
-		for left.Load() > 0 {
+		for done := false; !done; {
+			done = left.Load() == 0 // once more after the last write
 			stay := 0
 			for _, e := range p.list(muxcore.ListOptions{Prefix: "stay/"}) {
 				if len(e.Key) == len("stay/00") {
