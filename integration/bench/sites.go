@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// object is what the sites serve.
+type object struct {
+	name string
+	body []byte
+}
+
+func (o object) path() string { return "/" + o.name + ".bin" }
+
+// sizes are the objects that can be asked for.
+var sizes = map[string]int{"1KiB": 1 << 10, "100KiB": 100 << 10, "8MiB": 8 << 20}
+
+// objectsOf makes the objects of the given sizes, of printable bytes, so that
+// the largest that respond can serve fits into a Caddyfile.
+func objectsOf(names []string) ([]object, error) {
+	objects := make([]object, 0, len(names))
+	letters := rand.New(rand.NewPCG(1, 2))
+	for _, name := range names {
+		size, ok := sizes[name]
+		if !ok {
+			return nil, fmt.Errorf("unknown size %q", name)
+		}
+		body := make([]byte, size)
+		for i := range body {
+			body[i] = byte('a' + letters.IntN(26))
+		}
+		objects = append(objects, object{name: name, body: body})
+	}
+	return objects, nil
+}
+
+// site is one of the contenders.
+type site struct {
+	name   string
+	port   int // its place among the ports
+	config string
+}
+
+// The storage_mux site and Caddy's own that does the same work stand together.
+func allSites() []site {
+	return []site{
+		{"file_server", 0, "root {$DIR}/files\nfile_server"},
+		{"storage_mux file", 1, "storage_mux {\nbackend d file {$DIR}/files\n}"},
+		{"respond", 2, ""},
+		{"storage_mux memory", 3, "storage_mux {\nwritable\nbackend m memory\n}"},
+		{"reverse_proxy", 4, "reverse_proxy 127.0.0.1:{$PORT0}"},
+		{"storage_mux http", 5, "storage_mux {\nbackend h http http://127.0.0.1:{$PORT0}\n}"},
+	}
+}
+
+// serves tells whether the site can serve the object: respond has its body in
+// the config, which is no place for megabytes.
+func (s site) serves(o object) bool { return s.name != "respond" || len(o.body) <= 100<<10 }
+
+// caddyfile returns the config of all sites.
+func caddyfile(objects []object) string {
+	config := "{\n\tadmin 127.0.0.1:{$ADMIN}\n\tpersist_config off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n\tlog {\n\t\tlevel WARN\n\t}\n}\n"
+	for _, s := range allSites() {
+		body := s.config
+		if s.name == "respond" {
+			for _, o := range objects {
+				if s.serves(o) {
+					body += fmt.Sprintf("respond %s %s\n", o.path(), o.body)
+				}
+			}
+		}
+		config += fmt.Sprintf("http://:{$PORT%d} {\n%s\n}\n", s.port, body)
+	}
+	return config
+}
