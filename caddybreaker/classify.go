@@ -1,0 +1,114 @@
+package caddybreaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
+)
+
+// verdict is what a call says about its path.
+type verdict struct {
+	outcome    breaker.Outcome
+	cause      string
+	retryAfter time.Duration
+}
+
+var wentWell = verdict{outcome: breaker.Success}
+
+func neutral(cause string) verdict { return verdict{outcome: breaker.Neutral, cause: cause} }
+
+func failure(cause string) verdict { return verdict{outcome: breaker.Failure, cause: cause} }
+
+// classes says what each status means, by number.
+type classes [600]breaker.Outcome
+
+func newClasses(o Options) classes {
+	var c classes // zero: success
+	mark := func(words []string, as breaker.Outcome) {
+		for _, word := range words {
+			first, last, err := parseStatus(word)
+			for s := first; err == nil && s <= last; s++ {
+				c[s] = as
+			}
+		}
+	}
+	mark(o.FailureStatus, breaker.Failure)
+	mark(o.IgnoreStatus, breaker.Neutral)
+	return c
+}
+
+// status judges an answer by its status and header alone.
+func (c *classes) status(code int, header http.Header) verdict {
+	if code < 0 || code >= len(c) {
+		return wentWell
+	}
+	v := verdict{outcome: c[code]}
+	switch v.outcome {
+	case breaker.Failure:
+		v.cause = "status " + strconv.Itoa(code)
+		if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+			v.retryAfter = parseRetryAfter(header.Get("Retry-After"))
+		}
+	case breaker.Neutral:
+		v.cause = "ignored status " + strconv.Itoa(code)
+	default:
+	}
+	return v
+}
+
+// roundTripFailed judges a call that brought no answer.
+func roundTripFailed(ctx context.Context, err error, up *upload) verdict {
+	return broken(ctx, err, up, "")
+}
+
+// broken judges a call that ended in err. Whatever our side did is neutral: a
+// client that left, or a request body that the client did not finish.
+func broken(ctx context.Context, err error, up *upload, doing string) verdict {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(ctx.Err(), context.Canceled):
+		return neutral("the client went away")
+	case up.failed():
+		return neutral("the request body broke off")
+	}
+	cause := err.Error()
+	// Of the usual nest of wrappers, operators need the innermost.
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
+		cause = op.Op + ": " + op.Err.Error()
+	}
+	return failure(doing + cause)
+}
+
+// parseStatus reads a code or a class, as the range it stands for.
+func parseStatus(word string) (first, last int, err error) {
+	class, isClass := strings.CutSuffix(strings.ToLower(word), "xx")
+	n, convErr := strconv.Atoi(or(class, "?"))
+	switch {
+	case convErr == nil && isClass && len(class) == 1 && n >= 1 && n <= 5:
+		return n * 100, n*100 + 99, nil
+	case convErr == nil && !isClass && len(word) == 3 && n >= 100 && n <= 599:
+		return n, n, nil
+	}
+	return 0, 0, fmt.Errorf("must be a status from 100 to 599 or a class from 1xx to 5xx, got '%s'", word)
+}
+
+// parseRetryAfter reads seconds or a date; 0 for anything else.
+func parseRetryAfter(value string) time.Duration {
+	if value == "" {
+		return 0
+	}
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Until(at))
+}

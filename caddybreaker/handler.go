@@ -1,0 +1,157 @@
+package caddybreaker
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
+)
+
+func init() { caddy.RegisterModule((*Handler)(nil)) }
+
+// Handler puts one circuit breaker around the handlers that follow it, whatever
+// they are: php_fastcgi, storage_mux, a chain of your own. An error, a status of
+// failure_status, or a body that breaks off is a failure. While the path is
+// open, requests are answered with 503 and Retry-After at once.
+type Handler struct {
+	// What the handlers stand for: the path is <local_id>→<path_id>. Handlers with
+	// the same one share a breaker. Required.
+	PathID string `json:"path_id,omitempty"`
+
+	// The registry that holds the breaker. Default: "default".
+	Registry string `json:"registry,omitempty"`
+
+	// The name of this end of each path, of the whole registry. Default: as set
+	// there, else the host name.
+	LocalID string `json:"local_id,omitempty"`
+
+	Options
+
+	path *namedPath
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.relay_breaker",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision sets up h.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	var err error
+	h.path, err = newNamedPath(ctx, h.Registry, h.LocalID, h.PathID, h.Options)
+	return err
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	g := h.path.guard()
+	if g == nil {
+		return next.ServeHTTP(w, r)
+	}
+	c := &call{guard: g}
+	var err error
+	if c.permit, err = g.entry.breaker.Allow(); err != nil {
+		setRetryAfter(w, r, g.entry.breaker.RetryAfter())
+		return refused(r.Context(), g, err)
+	}
+	takeBackRetryAfter(w, r)
+	note(r.Context(), g, "")
+	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c, start: time.Now()}
+	defer func() {
+		if p := recover(); p != nil {
+			c.end(h.panicked(r, p))
+			panic(p)
+		}
+	}()
+	err = next.ServeHTTP(answer, r)
+	c.end(h.judge(r, answer, err))
+	return err
+}
+
+// judge says what the end of the chain means.
+func (h *Handler) judge(r *http.Request, a *answer, err error) verdict {
+	if r.Context().Err() != nil {
+		return neutral("the client went away")
+	}
+	if err == nil {
+		return a.verdict
+	}
+	if own, ok := errors.AsType[*breaker.Error](err); ok && own.Code != "" {
+		return neutral("refused further on: " + string(own.Code))
+	}
+	status := http.StatusInternalServerError
+	if he, ok := errors.AsType[caddyhttp.HandlerError](err); ok && he.StatusCode != 0 {
+		status = he.StatusCode
+	}
+	return h.path.def.classes.status(status, nil)
+}
+
+// panicked judges a chain that did not return. Aborting the response is how
+// handlers say that a body broke off.
+func (h *Handler) panicked(r *http.Request, p any) verdict {
+	if r.Context().Err() != nil {
+		return neutral("the client went away")
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+		return failure("body: aborted")
+	}
+	return failure("panic")
+}
+
+// answer sees the status go by.
+type answer struct {
+	*caddyhttp.ResponseWriterWrapper
+	*call
+
+	start   time.Time
+	wrote   bool
+	verdict verdict
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if !a.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		a.header(status)
+	}
+	a.ResponseWriterWrapper.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	if !a.wrote {
+		a.header(http.StatusOK)
+	}
+	return a.ResponseWriterWrapper.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (a *answer) ReadFrom(r io.Reader) (int64, error) {
+	if !a.wrote {
+		a.header(http.StatusOK)
+	}
+	return a.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// header judges the answer, and ends the call where nothing after it counts.
+func (a *answer) header(status int) {
+	a.wrote = true
+	a.verdict = a.answered(a.guard.def.classes.status(status, a.Header()), a.start)
+	if a.verdict.outcome != breaker.Success || status == http.StatusSwitchingProtocols || isStream(a.Header()) {
+		a.end(a.verdict)
+	}
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+	_ io.ReaderFrom               = (*answer)(nil)
+)
