@@ -13,6 +13,15 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
+// TestMain says once, rather than in every test, that there is nothing to test.
+func TestMain(m *testing.M) {
+	if os.Getenv("CADDY_BIN") == "" {
+		fmt.Fprintln(os.Stderr, "CADDY_BIN must name the Caddy under test; ./xcaddy-build.sh test builds it and sets it")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
 // soon is how long a change of state may take to show; generous, since nothing
 // here asserts a time tightly.
 const soon = 30 * time.Second

@@ -237,7 +237,8 @@ func TestOddRequestsAreNever500(t *testing.T) {
 			"GET /x HTTP/1.1\r\nHost: a\r\nRange: bytes=" + strings.Repeat("0-0,", 5000) + "1-1\r\n",
 		} {
 			r, err := s.Raw(request+"Connection: close\r\n\r\n", true)
-			if err != nil || r.Status >= 500 {
+			// 501 is net/http's own word about codings it does not know.
+			if err != nil || r.Status >= 500 && r.Status != http.StatusNotImplemented {
 				t.Errorf("%.60q = %d, %v", request, r.Status, err)
 			}
 		}

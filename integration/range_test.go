@@ -65,8 +65,9 @@ type facts struct {
 	Body    string
 }
 
+// Vary is left out: file_server varies by itself, for its precompressed files.
 var comparedHeaders = []string{
-	"Accept-Ranges", "Content-Encoding", "Content-Length", "Content-Range", "Content-Type", "Etag", "Last-Modified", "Vary",
+	"Accept-Ranges", "Content-Encoding", "Content-Length", "Content-Range", "Content-Type", "Etag", "Last-Modified",
 }
 
 // factsOf reduces an answer to what can be compared.
@@ -134,7 +135,6 @@ var wellFormedRanges = []string{
 	"bytes=26-", "bytes=26-30", "bytes=999-1000", "bytes=-1", "bytes=-5", "bytes=-26", "bytes=-27", "bytes=-999999",
 	"bytes=0-0,-1", "bytes=0-1,4-5", "bytes=1-2, 4-5 ,7-8", "bytes=0-4,2-6", "bytes=20-25,0-3", "bytes=0-1,99-100", "bytes=99-,100-",
 	"bytes=0-25,0-25", "bytes=0-20,1-21,2-22", "bytes=0-1,,3-4",
-	"bytes=99999999999999999999-", "bytes=0-99999999999999999999",
 }
 
 // malformedRanges are to be ignored.
@@ -279,6 +279,20 @@ func TestCase100ARangeThatReachesPastTheEndIsClamped(t *testing.T) {
 	})
 }
 
+// Positions beyond 64 bits are well formed; net/http, the oracle elsewhere, takes them for nonsense.
+func TestRangesWithHugePositions(t *testing.T) {
+	t.Parallel()
+	_, all := oracle(t, map[string][]byte{"x.txt": []byte(alphabet)})
+	eachStore(t, all, func(t *testing.T, s store) {
+		r := s.Get("/x.txt", "Range", "bytes=99999999999999999999-")
+		wantStatus(t, "GET from beyond the end", r, http.StatusRequestedRangeNotSatisfiable)
+		if got := r.Header.Get("Content-Range"); got != "bytes */26" {
+			t.Errorf("Content-Range = %q", got)
+		}
+		wantBody(t, "GET up to beyond the end", s.Get("/x.txt", "Range", "bytes=5-99999999999999999999"), http.StatusPartialContent, []byte(alphabet[5:]))
+	})
+}
+
 func TestCase055HeadHasTheHeadersOfGet(t *testing.T) {
 	t.Parallel()
 	_, all := oracle(t, map[string][]byte{"x.txt": someBytes(100_000), "empty.txt": nil})
@@ -286,8 +300,12 @@ func TestCase055HeadHasTheHeadersOfGet(t *testing.T) {
 		for _, path := range []string{"/x.txt", "/empty.txt", "/missing.txt"} {
 			for _, header := range [][]string{nil, {"Range", "bytes=1-5"}, {"If-None-Match", "*"}} {
 				get, head := s.Get(path, header...), s.Head(path, header...)
-				get.Header.Del("Date")
-				head.Header.Del("Date")
+				for _, h := range []http.Header{get.Header, head.Header} {
+					h.Del("Date")
+					if get.Status >= 400 { // of an error page net/http declares the length for GET alone
+						h.Del("Content-Length")
+					}
+				}
 				if fmt.Sprint(get.Status, get.Header) != fmt.Sprint(head.Status, head.Header) {
 					t.Errorf("%s %v\nHEAD = %d %v\nGET  = %d %v", path, header, head.Status, head.Header, get.Status, get.Header)
 				}
