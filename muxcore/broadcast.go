@@ -18,6 +18,8 @@ const (
 type broadcast struct {
 	src     *CheckedBody
 	readers []*branch
+	ended   chan struct{} // closed when no chunk will follow
+	err     error         // why the body goes no further; written before ended is closed
 	may     chan struct{} // closed when followers may have the end, or must go without
 	mayErr  error         // written before may is closed
 }
@@ -43,7 +45,7 @@ type branch struct {
 }
 
 func newBroadcast(src *CheckedBody, n int) *broadcast {
-	b := &broadcast{src: src, may: make(chan struct{})}
+	b := &broadcast{src: src, may: make(chan struct{}), ended: make(chan struct{})}
 	for range n {
 		b.readers = append(b.readers, &branch{b: b, chunks: make(chan chunk, chunkAhead), gone: make(chan struct{})})
 	}
@@ -52,6 +54,10 @@ func newBroadcast(src *CheckedBody, n int) *broadcast {
 
 // run reads the body to its end, or until nobody reads it any more or ctx ends.
 func (b *broadcast) run(ctx context.Context) {
+	defer func() {
+		b.err = context.Cause(ctx)
+		close(b.ended)
+	}()
 	next, err := b.fill()
 	for {
 		this := chunk{data: next, last: err != nil, err: err}
@@ -132,6 +138,12 @@ func (r *branch) take() error {
 	case r.cur = <-r.chunks:
 	case <-r.gone:
 		return errDetached
+	case <-r.b.ended:
+		select {
+		case r.cur = <-r.chunks:
+		default:
+			return r.b.err
+		}
 	}
 	r.off = 0
 	if !r.cur.last || !r.follows || !errors.Is(r.cur.err, io.EOF) {

@@ -249,7 +249,7 @@ func (m *Mux) partial(o *operation, t *tally) {
 // deleteIf lets the first writable backend that is up and can write conditionally decide, and the others follow.
 func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) {
 	o.walk.p = conditional(o.walk.p)
-	o.walk.inOrder = true
+	o.walk.inOrder = m.set.Mode != StickyByKey
 	if len(o.walk.p.members) == 0 {
 		return DeleteResult{}, &Error{Code: CodeUnsupported, Op: OpDelete, Key: o.call.key, Err: errors.New("no backend can write conditionally")}
 	}

@@ -182,7 +182,7 @@ func (m *Mux) budget(o *operation, b *backend) time.Duration {
 
 // goesOn takes in what b said, and tells whether the next backend is to be asked.
 func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
-	if m.missGoesOn() && errors.Is(o.answer.err, ErrKeyNotFound) {
+	if m.missGoesOn() && !o.call.op.Writes() && errors.Is(o.answer.err, ErrKeyNotFound) {
 		o.missed++
 		return true
 	}

@@ -96,6 +96,9 @@ func (r *body) took(n int) {
 // failed takes the error of a source: its regular end, or a reason to go on elsewhere.
 func (r *body) failed(err error) {
 	switch {
+	case r.closed.Load():
+		r.err = errBodyClosed
+		return
 	case errors.Is(err, io.EOF) && r.end < 0:
 		r.end = r.off
 		return

@@ -60,7 +60,7 @@ func (m *Mux) canPut(ctx context.Context, o *operation, opts *PutOptions) error 
 		if len(o.walk.p.members) == 0 {
 			return &Error{Code: CodeUnsupported, Op: OpPut, Key: o.call.key, Err: errors.New("no backend can write conditionally")}
 		}
-		o.walk.inOrder = true
+		o.walk.inOrder = m.set.Mode != StickyByKey // there, the key's own backend decides
 	}
 	asked := len(o.walk.p.ready) + len(o.walk.p.backups)
 	if m.mode.origin && !o.view.all[0].writes.eligible(m.set.Now()) {
