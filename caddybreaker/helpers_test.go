@@ -1,0 +1,76 @@
+package caddybreaker
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
+)
+
+func init() {
+	caddy.RegisterModule(panicHandler{})
+	httpcaddyfile.RegisterHandlerDirective("test_panic", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		return panicHandler{}, nil
+	})
+	httpcaddyfile.RegisterDirectiveOrder("test_panic", httpcaddyfile.Before, "respond")
+}
+
+// panicHandler does what its name says, as an aborted response if asked.
+type panicHandler struct{}
+
+func (panicHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.test_panic", New: func() caddy.Module { return new(panicHandler) }}
+}
+
+func (panicHandler) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
+
+func (panicHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	w.WriteHeader(200)
+	_, _ = w.Write([]byte("half of"))
+	panic(http.ErrAbortHandler)
+}
+
+// trip makes an origin fail until its path is open.
+func trip(r *rig, o *origin, failures int) {
+	r.t.Helper()
+	o.status.Store(500)
+	for range failures {
+		r.want("/x", 500)
+	}
+	if v := r.path(o); v.OpenedTotal == 0 {
+		r.t.Fatalf("%d failures did not open the path: %+v", failures, v)
+	}
+}
+
+func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), d)
+}
+
+func entryOf(t *testing.T, path string) *entry {
+	t.Helper()
+	for _, e := range entries() {
+		if e.key.path == path {
+			return e
+		}
+	}
+	t.Fatalf("no entry for %s", path)
+	return nil
+}
+
+func openPaths() []string {
+	var open []string
+	for _, v := range views() {
+		if v.State == breaker.Open {
+			open = append(open, v.PathID)
+		}
+	}
+	return open
+}
