@@ -23,7 +23,8 @@ type call struct {
 // answer is what came back. Which fields are set depends on the call.
 type answer struct {
 	obj     *Object
-	head    head // of obj's body
+	stream  stream // obj's body
+	head    head   // of it
 	info    Info
 	existed bool
 	missed  []string
@@ -62,17 +63,21 @@ func (c *call) on(ctx context.Context, s Store, a *answer) {
 
 // dispose closes what nobody will read.
 func (a *answer) dispose() {
-	if a.obj != nil {
-		_ = a.obj.Body.Close()
-		a.head.drop()
-		a.obj = nil
+	if a.obj == nil {
+		return
 	}
+	if a.stream.body != nil {
+		a.stream.close()
+	} else {
+		_ = a.obj.Body.Close()
+	}
+	a.head.drop()
+	a.obj = nil
 }
 
 // attempt makes one call to one backend: permit (already taken) -> timeout -> call -> classify -> record -> event.
-// The backend stays counted as in flight; unless a body was opened, the caller must release it. watch is nil for a store
-// that never waits; a body lives under it.
-func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeout time.Duration, index int, a *answer) (*watch, Class) {
+// The backend stays counted as in flight; unless a body was opened, the caller must release it.
+func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeout time.Duration, index int, a *answer) Class {
 	ctx, span := m.startAttempt(ctx, b, index)
 	started := time.Now()
 	var w *watch
@@ -88,9 +93,8 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 		c.under(w)
 		c.abandonable(w, b.Store, a)
 	}
-	if a.obj != nil && a.err == nil && b.readsAhead() {
-		w.answered(timeout)
-		a.err = a.head.readAhead(a.obj, w)
+	if a.obj != nil && a.err == nil {
+		a.open(b, w)
 	}
 	took := time.Since(started)
 	if w != nil {
@@ -100,7 +104,6 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 		if a.err != nil || a.obj == nil {
 			a.obj = nil
 			w.stop()
-			w = nil
 		} else {
 			w.answered(b.Timeout)
 		}
@@ -108,7 +111,18 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 	class := c.classify(ctx, a.err)
 	m.finish(b, p, c, class, a.err, took)
 	endAttempt(span, class, took)
-	return w, class
+	return class
+}
+
+// open takes over the body of the object that b gave, and reads the beginning of it where that belongs to the answer.
+func (a *answer) open(b *backend, w *watch) {
+	a.stream = newStream(b, w, a.obj.Body)
+	if !a.stream.readsAhead(b) {
+		return
+	}
+	if a.err = a.head.readAhead(&a.stream, a.obj); a.err != nil {
+		a.stream.close()
+	}
 }
 
 // classify lets the uploader answer for a body that failed: the backend was only the first to see it.

@@ -167,7 +167,7 @@ func (m *Mux) fan(ctx context.Context, shares []share) {
 		wg.Go(func() {
 			defer m.release(s.b)
 			o := &operation{call: s.call, walk: walk{m: m, p: &pool{}}}
-			_, s.class = m.try(ctx, o, s.b, s.permit)
+			s.class = m.try(ctx, o, s.b, s.permit)
 			s.answer, s.calls = o.answer, o.attempts
 			if s.done != nil {
 				s.done()
@@ -254,7 +254,7 @@ func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) 
 		return DeleteResult{}, &Error{Code: CodeUnsupported, Op: OpDelete, Key: o.call.key, Err: errors.New("no backend can write conditionally")}
 	}
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
-		_, class := m.try(ctx, o, b, p)
+		class := m.try(ctx, o, b, p)
 		m.release(b)
 		if class == ClassOK {
 			o.call.del.Conditions = Conditions{}

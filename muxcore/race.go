@@ -10,7 +10,6 @@ type racer struct {
 	o      operation
 	b      *backend
 	permit permit
-	watch  *watch
 	class  Class
 	cancel context.CancelFunc
 }
@@ -59,7 +58,7 @@ func (m *Mux) run(ctx context.Context, o *operation, field []*racer) *racer {
 		own, cancel := context.WithCancel(ctx)
 		r.cancel = cancel
 		go func() {
-			r.watch, r.class = m.try(own, &r.o, r.b, r.permit)
+			r.class = m.try(own, &r.o, r.b, r.permit)
 			c.finish(r)
 		}()
 	}
@@ -111,9 +110,6 @@ func (c *contest) end(field []*racer, winner *racer) {
 // drop ends a racer's part.
 func (m *Mux) drop(r *racer) {
 	r.o.answer.dispose()
-	if r.watch != nil {
-		r.watch.stop()
-	}
 	r.cancel()
 	m.release(r.b)
 }
@@ -127,7 +123,7 @@ func (m *Mux) raceGet(ctx context.Context, o *operation) (*Object, error) {
 	case r.class != ClassOK:
 		return nil, m.final(ctx, o, r.b, r.class)
 	}
-	return m.opened(ctx, o, r.b, r.watch, r.cancel), nil
+	return m.opened(ctx, o, r.b, r.cancel), nil
 }
 
 // raceStat is Stat where reads race.

@@ -68,9 +68,9 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 	}
 	b, p := m.nextReader(ctx, o)
 	for b != nil {
-		w, class := m.try(ctx, o, b, p)
+		class := m.try(ctx, o, b, p)
 		if class == ClassOK {
-			return m.opened(ctx, o, b, w, nil), nil
+			return m.opened(ctx, o, b, nil), nil
 		}
 		m.release(b)
 		if !m.goesOn(o, b, class) {
@@ -82,10 +82,10 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 }
 
 // opened is the object that the operation's answer from b holds, its body made to survive b.
-func (m *Mux) opened(ctx context.Context, o *operation, b *backend, w *watch, cancel context.CancelFunc) *Object {
+func (m *Mux) opened(ctx context.Context, o *operation, b *backend, cancel context.CancelFunc) *Object {
 	obj := o.answer.obj
 	obj.Via = Via{Backend: b.dotted(obj.Via.Backend), Attempts: o.attempts}
-	obj.Body = m.newBody(ctx, o.call.key, newSource(b, w, obj.Body, o.answer.head.last, cancel), obj, o.answer.head)
+	obj.Body = m.newBody(ctx, o.call.key, newSource(b, o.answer.stream, cancel), obj, o.answer.head)
 	return obj
 }
 
@@ -104,7 +104,7 @@ func (m *Mux) Stat(ctx context.Context, key string, cond Conditions) (Info, erro
 	}
 	b, p := m.nextReader(ctx, o)
 	for b != nil {
-		_, class := m.try(ctx, o, b, p)
+		class := m.try(ctx, o, b, p)
 		m.release(b)
 		if class == ClassOK {
 			info := o.answer.info
@@ -139,17 +139,17 @@ func (m *Mux) failedOver(o *operation, b *backend) {
 }
 
 // try makes the operation's call on b, with retries. b stays in flight.
-func (m *Mux) try(ctx context.Context, o *operation, b *backend, p permit) (*watch, Class) {
+func (m *Mux) try(ctx context.Context, o *operation, b *backend, p permit) Class {
 	o.tried++
 	for retry := 0; ; retry++ {
 		o.answer = answer{}
-		w, class := m.attempt(ctx, b, p, &o.call, m.budget(o, b), o.attempts, &o.answer)
+		class := m.attempt(ctx, b, p, &o.call, m.budget(o, b), o.attempts, &o.answer)
 		o.attempts++
 		if class != ClassTransient || retry >= m.set.Retry.Max || o.call.op == OpPut || p.trial {
-			return w, class
+			return class
 		}
 		if !pauseFor(ctx, m.set.Retry.delay(retry, m.set.Float64)) {
-			return w, class
+			return class
 		}
 	}
 }

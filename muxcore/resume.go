@@ -37,7 +37,7 @@ func (m *Mux) newBody(ctx context.Context, key string, src source, obj *Object, 
 	r := &body{m: m, ctx: ctx, key: key, info: obj.Info, head: h, off: obj.Offset, end: -1, src: src}
 	if obj.Length >= 0 {
 		r.end = obj.Offset + obj.Length
-	} else if errors.Is(h.last, io.EOF) {
+	} else if errors.Is(src.err, io.EOF) {
 		r.end = r.off + int64(h.n)
 	}
 	if r.end >= 0 && r.off+int64(h.n) == r.end && src.watch != nil {
@@ -104,7 +104,7 @@ func (r *body) failed(err error) {
 		return
 	case errors.Is(err, io.EOF):
 		err = shortBody(r.off, r.end)
-	case r.src.watch != nil && r.src.watch.stalled() && r.ctx.Err() == nil:
+	case r.src.stalled() && r.ctx.Err() == nil:
 		err = &Error{Code: CodeBackendTimeout, Op: OpGet, Key: r.key, Err: errNoProgress}
 	}
 	r.err = r.resume(err)
@@ -127,14 +127,11 @@ func (r *body) resume(cause error) error {
 	o.deadline = time.Time{} // it ended with the first byte
 	o.call.get = GetOptions{Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.info.ETag}}
 	for b, p := o.walk.next(broken); b != nil; b, p = o.walk.next(broken) {
-		w, class := r.m.try(r.ctx, o, b, p)
+		class := r.m.try(r.ctx, o, b, p)
 		if class == ClassOK && r.continues(o.answer.obj) {
-			return r.moveTo(b, w, &o.answer)
+			return r.moveTo(b, &o.answer)
 		}
 		o.answer.dispose()
-		if w != nil {
-			w.stop()
-		}
 		r.m.release(b)
 		if class == ClassAbort {
 			return r.m.aborted(r.ctx, &o.call, o.attempts)
@@ -149,14 +146,14 @@ func (r *body) continues(obj *Object) bool {
 }
 
 // moveTo makes the answer of b the source.
-func (r *body) moveTo(b *backend, w *watch, a *answer) error {
-	next := newSource(b, w, a.obj.Body, a.head.last, nil)
+func (r *body) moveTo(b *backend, a *answer) error {
+	next := newSource(b, a.stream, nil)
 	r.m.resumes.Add(1)
 	b.stats.resumes.Add(1)
 	r.mu.Lock()
 	if r.closed.Load() {
 		r.mu.Unlock()
-		next.close(r.m)
+		next.end(r.m)
 		return errBodyClosed
 	}
 	r.src, r.srcDone, r.head = next, false, a.head
@@ -171,7 +168,7 @@ func (r *body) closeSource() {
 	r.srcDone = true
 	r.mu.Unlock()
 	if !done {
-		src.close(r.m)
+		src.end(r.m)
 	}
 }
 

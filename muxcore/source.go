@@ -16,10 +16,9 @@ var heads = sync.Pool{New: func() any { return new([headSize]byte) }}
 
 // head is the beginning of a body, read ahead.
 type head struct {
-	buf  *[headSize]byte // nil: nothing was read ahead
-	n    int             // bytes in it
-	off  int             // of them, given out
-	last error           // what came with them
+	buf *[headSize]byte // nil: nothing was read ahead
+	n   int             // bytes in it
+	off int             // of them, given out
 }
 
 func (h *head) left() int { return h.n - h.off }
@@ -27,25 +26,12 @@ func (h *head) left() int { return h.n - h.off }
 func (h *head) drop() {
 	if h.buf != nil {
 		heads.Put(h.buf)
-		*h = head{last: h.last}
+		*h = head{}
 	}
 }
 
-// readsAhead tells whether the beginning of b's bodies belongs to its answer: where reading means waiting for a peer. A
-// nested mux has done that itself.
-func (b *backend) readsAhead() bool { return b.waits == WaitsWithContext && b.nested == nil }
-
-// readAhead reads the beginning of obj into h. An error means that not one byte came, and that obj is closed.
-func (h *head) readAhead(obj *Object, w *watch) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicked(p)
-		}
-		if err != nil {
-			h.drop()
-			_ = obj.Body.Close()
-		}
-	}()
+// readAhead reads the beginning of the part that obj promises from its body s. An error means that not one byte came.
+func (h *head) readAhead(s *stream, obj *Object) error {
 	want := int64(headSize)
 	if obj.Length >= 0 && obj.Length < want {
 		want = obj.Length
@@ -54,22 +40,21 @@ func (h *head) readAhead(obj *Object, w *watch) (err error) {
 		return nil
 	}
 	h.buf = heads.Get().(*[headSize]byte)
-	for h.n == 0 && h.last == nil {
-		w.wait()
-		h.n, h.last = obj.Body.Read(h.buf[:want])
-		w.pause()
+	var err error
+	for h.n == 0 && err == nil {
+		h.n, err = s.read(h.buf[:want])
 	}
-	if h.n > 0 {
+	switch {
+	case h.n > 0:
 		return nil
+	case !errors.Is(err, io.EOF):
+	case obj.Length < 0:
+		err = nil
+	default:
+		err = shortBody(0, obj.Length)
 	}
-	if errors.Is(h.last, io.EOF) && obj.Length < 0 {
-		h.drop()
-		return nil
-	}
-	if errors.Is(h.last, io.EOF) {
-		return shortBody(0, obj.Length)
-	}
-	return h.last
+	h.drop()
+	return err
 }
 
 func panicked(p any) error { return &Error{Code: CodeUnavailable, Err: fmt.Errorf("panic: %v", p)} }
@@ -80,39 +65,103 @@ func shortBody(got, want int64) error {
 	return &Error{Code: CodeUnavailable, Err: fmt.Errorf("%w: after %d of %d bytes", errBodyEnded, got, want)}
 }
 
-// source is where the bytes of a body come from at the moment.
-type source struct {
-	backend *backend
-	permit  permit // for what becomes of it after the answer
-	watch   *watch // nil for a store that never waits
+// stream is a backend's body under the watch of its call.
+type stream struct {
 	body    io.ReadCloser
-	err     error              // sticky: what its last read said
-	cancel  context.CancelFunc // of the context of its own that it was opened under; nil: none
+	watch   *watch // nil for a store that never waits
+	guarded bool   // reads may hang: each runs on a goroutine that can be abandoned
+	err     error  // sticky: what the last read said
+	spare   []byte // of guarded reads
 }
 
-// newSource takes over what an attempt on b opened.
-func newSource(b *backend, w *watch, opened io.ReadCloser, last error, cancel context.CancelFunc) source {
-	s := source{backend: b, watch: w, body: opened, err: last, cancel: cancel}
-	s.permit, _ = b.reads.enter()
-	return s
+func newStream(b *backend, w *watch, body io.ReadCloser) stream {
+	return stream{body: body, watch: w, guarded: b.waits == WaitsUnbounded && BodyFile(body) == nil}
 }
 
-// read reads from the source as its watch allows. A panic is an error like any other.
-func (s *source) read(p []byte) (n int, err error) {
+// readsAhead tells whether the beginning of the body belongs to b's answer: where reading means waiting for a peer. A
+// nested mux has done that itself, and a file is there.
+func (s *stream) readsAhead(b *backend) bool {
+	return s.watch != nil && b.nested == nil && BodyFile(s.body) == nil
+}
+
+// read reads as the watch allows. A panic is an error like any other.
+func (s *stream) read(p []byte) (n int, err error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			n, err = 0, panicked(v)
-		}
-		s.err = err
-	}()
 	if s.watch != nil {
 		s.watch.wait()
 		defer s.watch.pause()
 	}
-	return s.body.Read(p)
+	if s.guarded {
+		n, err = s.readGuarded(p)
+	} else {
+		n, err = safeRead(s.body, p)
+	}
+	s.err = err
+	return n, err
+}
+
+func safeRead(r io.Reader, p []byte) (n int, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			n, err = 0, panicked(v)
+		}
+	}()
+	return r.Read(p)
+}
+
+// readGuarded reads into a buffer that a read which hangs may keep.
+func (s *stream) readGuarded(p []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	if s.spare == nil {
+		s.spare = make([]byte, headSize)
+	}
+	buf, body, done := s.spare[:min(len(p), headSize)], s.body, make(chan result, 1)
+	go func() {
+		n, err := safeRead(body, buf)
+		done <- result{n, err}
+	}()
+	select {
+	case r := <-done:
+		return copy(p, buf[:r.n]), r.err
+	case <-s.watch.ctx.Done():
+		s.spare = nil
+		return 0, s.watch.cause()
+	}
+}
+
+// close closes the body. One that may hang is closed on a goroutine.
+func (s *stream) close() {
+	if s.guarded && s.watch.ctx.Err() != nil {
+		go s.body.Close()
+	} else {
+		_ = s.body.Close()
+	}
+	if s.watch != nil {
+		s.watch.stop()
+	}
+}
+
+// stalled tells whether the watch ended the stream.
+func (s *stream) stalled() bool { return s.watch != nil && s.watch.stalled() }
+
+// source is where the bytes of a body come from at the moment.
+type source struct {
+	stream
+	backend *backend
+	permit  permit             // for what becomes of it after the answer
+	cancel  context.CancelFunc // of the context of its own that it was opened under; nil: none
+}
+
+// newSource takes over what an attempt on b opened.
+func newSource(b *backend, opened stream, cancel context.CancelFunc) source {
+	s := source{stream: opened, backend: b, cancel: cancel}
+	s.permit, _ = b.reads.enter()
+	return s
 }
 
 // writerTo is the source's own way to write itself, where that beats a copy: bytes in memory, and files.
@@ -124,12 +173,9 @@ func (s *source) writerTo() (io.WriterTo, bool) {
 	return wt, ok
 }
 
-// close ends the source; it must be called once. The caller must not hold a lock.
-func (s *source) close(m *Mux) {
-	_ = s.body.Close()
-	if s.watch != nil {
-		s.watch.stop()
-	}
+// end closes the source; it must be called once. The caller must not hold a lock.
+func (s *source) end(m *Mux) {
+	s.stream.close()
 	if s.cancel != nil {
 		s.cancel()
 	}

@@ -91,7 +91,7 @@ func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResul
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
 		body := load.attempt()
 		o.call.body = body
-		_, class := m.try(ctx, o, b, p)
+		class := m.try(ctx, o, b, p)
 		m.release(b)
 		if class == ClassOK {
 			info := o.answer.info
