@@ -94,7 +94,7 @@ func (b trackedWriterTo) WriteTo(w io.Writer) (int64, error) {
 	b.read += n
 	switch {
 	case err == nil:
-		b.finish(wentWell)
+		b.over(io.EOF)
 	case out.err != nil:
 		b.finish(neutral("the client went away"))
 	default:

@@ -94,6 +94,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case o.cut.Load():
 		w.Header().Set("Content-Length", "1000")
 		_, _ = w.Write(make([]byte, 500))
+		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	case o.stall.Load():
 		w.Header().Set("Content-Length", "1000")

@@ -121,8 +121,10 @@ func (t *Transport) Cleanup() error {
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	dial, ok := reverseproxy.GetDialInfo(ctx)
-	if !ok || ctx.Value(caddyhttp.ServerCtxKey) == nil {
-		return t.inner.RoundTrip(req) // made by Caddy itself, for nobody: a health check
+	if !ok || ctx.Value(caddyhttp.VarsCtxKey) == nil {
+		// Without the variables every served request has, it is made by Caddy
+		// itself, for nobody: an active health check.
+		return t.inner.RoundTrip(req)
 	}
 	g := t.registry.meet(upstreamOf(dial), t)
 	if g == nil {

@@ -1,0 +1,244 @@
+package caddybreaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
+)
+
+func TestABodyThatBreaksOffIsAFailure(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, ""))
+	o.cut.Store(true)
+	for range 3 {
+		if got := r.get("/x"); got.err == nil {
+			t.Fatalf("a truncated body was passed on as whole: %d bytes under %d", len(got.body), got.status)
+		}
+	}
+	v := r.path(o)
+	if v.OpenedTotal != 1 || !strings.HasPrefix(v.Recent[0].Cause, "body: ") {
+		t.Errorf("after 3 truncated bodies: opened %d times, recent %+v; want 1, with the cause", v.OpenedTotal, v.Recent)
+	}
+}
+
+func TestAStalledBodyIsAFailure(t *testing.T) {
+	for name, more := range map[string]string{
+		"by the timeout of the inner transport":   "transport http {\nread_timeout 50ms\n}",
+		"by trial_timeout while it is waited for": "trial_timeout 50ms",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOrigin(t)
+			r := start(t, "", br(o, more))
+			o.stall.Store(true)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for range 3 {
+					sub, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+					r.do(sub, http.MethodGet, "/x", nil)
+					stop()
+				}
+			}()
+			r.eventually("the path to open", func() bool { return r.path(o).OpenedTotal == 1 })
+			cancel()
+			<-ended
+		})
+	}
+}
+
+func TestAClientThatLeavesInMidBodyIsNoFailure(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, ""))
+	o.stall.Store(true)
+	for range 5 {
+		ctx, cancel := contextFor(t, 50*time.Millisecond)
+		r.do(ctx, http.MethodGet, "/x", nil)
+		cancel()
+	}
+	e := entryOf(t, r.path(o).PathID)
+	r.eventually("the calls to end", func() bool { return e.calls[breaker.Neutral].Load() == 5 })
+	if v := r.path(o); v.State != breaker.Closed || v.Failures != 0 {
+		t.Errorf("%v with %d failures, want CLOSED with 0", v.State, v.Failures)
+	}
+}
+
+func TestARequestBodyThatBreaksOffIsNoFailure(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, ""))
+	for range 5 {
+		body := io.MultiReader(strings.NewReader("begin"), errReader{})
+		r.do(t.Context(), http.MethodPut, "/x", body)
+	}
+	if v := r.path(o); v.State != breaker.Closed || v.Failures != 0 {
+		t.Errorf("%v with %d failures, want CLOSED with 0: %+v", v.State, v.Failures, v.Recent)
+	}
+}
+
+func TestARequestBodyOverTheLimitIsNoFailure(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", "request_body {\nmax_size 10\n}\n"+br(o, ""))
+	for range 5 {
+		r.do(t.Context(), http.MethodPut, "/x", strings.NewReader(strings.Repeat("x", 1000)))
+	}
+	if v := r.path(o); v.State != breaker.Closed || v.Failures != 0 {
+		t.Errorf("%v with %d failures, want CLOSED with 0: %+v", v.State, v.Failures, v.Recent)
+	}
+}
+
+func TestATrialCountsWhenItsBodyHasEnded(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, ""))
+	trip(r, o, 3)
+	r.becomes(o, breaker.HalfOpen)
+	o.status.Store(200)
+	o.stall.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.do(ctx, http.MethodGet, "/x", nil)
+	}()
+	hits := o.hits.Load()
+	r.eventually("the trial to arrive", func() bool { return o.hits.Load() > hits || r.path(o).HalfOpenInFlight == 1 })
+	r.want("/x", 503) // its body is still on its way
+	cancel()
+	<-ended
+	r.eventually("its place to be free", func() bool { return r.path(o).HalfOpenInFlight == 0 })
+	if v := r.path(o); v.State != breaker.HalfOpen || v.Successes != 0 {
+		t.Errorf("%v with %d successes, want HALF_OPEN with 0", v.State, v.Successes)
+	}
+}
+
+func TestAnEventStreamIsJudgedByItsHeader(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, "max_concurrent 1"))
+	o.header.Store(&http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}})
+	o.stall.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 3 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://caddy.test/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := r.client.Do(req)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatalf("a stream beside others = %v, %v; want 200", res, err)
+		}
+		defer res.Body.Close()
+	}
+	e := entryOf(t, r.path(o).PathID)
+	if n := e.calls[breaker.Success].Load(); n != 3 {
+		t.Errorf("%d successes while the streams last, want 3", n)
+	}
+}
+
+func TestASlowAnswerIsAFailureAndASlowBodyIsNot(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, "slow_call 60ms"))
+	o.delay.Store(int64(80 * time.Millisecond))
+	for range 3 {
+		r.want("/x", 200)
+	}
+	if v := r.path(o); v.OpenedTotal != 1 || !strings.HasPrefix(v.Recent[0].Cause, "slow: ") {
+		t.Errorf("after 3 slow answers: opened %d times, %+v", v.OpenedTotal, v.Recent)
+	}
+}
+
+func TestATrackedBodyKeepsWriterToAndBlamesTheRightSide(t *testing.T) {
+	for name, row := range map[string]struct {
+		inner io.Reader
+		out   io.Writer
+		want  breaker.Outcome
+	}{
+		"whole":                {strings.NewReader("0123456789"), io.Discard, breaker.Success},
+		"the client is gone":   {strings.NewReader("0123456789"), errWriter{}, breaker.Neutral},
+		"the upstream is gone": {brokenWriterTo{}, io.Discard, breaker.Failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, e := testCall(t)
+			res := &http.Response{ContentLength: -1, Body: struct {
+				io.Reader
+				io.WriterTo
+				io.Closer
+			}{row.inner, row.inner.(io.WriterTo), io.NopCloser(nil)}}
+			track(t.Context(), res, c, nil, time.Minute)
+			_, _ = res.Body.(io.WriterTo).WriteTo(row.out)
+			_ = res.Body.Close()
+			for o := range e.calls {
+				want := uint64(0)
+				if breaker.Outcome(o) == row.want {
+					want = 1
+				}
+				if got := e.calls[o].Load(); got != want {
+					t.Errorf("%v counted %d times, want %d", breaker.Outcome(o), got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestABodyShorterThanDeclaredIsAFailureEvenIfItEndsCleanly(t *testing.T) {
+	c, e := testCall(t)
+	res := &http.Response{ContentLength: 100, Body: io.NopCloser(strings.NewReader("short"))}
+	track(t.Context(), res, c, nil, time.Minute)
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	if e.calls[breaker.Failure].Load() != 1 {
+		t.Error("not counted as a failure")
+	}
+}
+
+func TestAnUnreadBodyThatIsClosedIsASuccess(t *testing.T) {
+	c, e := testCall(t)
+	res := &http.Response{ContentLength: 5, Body: io.NopCloser(strings.NewReader("12345"))}
+	track(t.Context(), res, c, nil, time.Minute)
+	_ = res.Body.Close()
+	if e.calls[breaker.Success].Load() != 1 {
+		t.Error("not counted as a success: the header was all that was wanted")
+	}
+}
+
+func testCall(t *testing.T) (*call, *entry) {
+	t.Helper()
+	b, err := breaker.New("test", breaker.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	e := &entry{breaker: b}
+	permit, err := b.Allow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &call{guard: &guard{entry: e}, permit: permit}, e
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errors.New("the client is gone") }
+
+type errWriter struct{}
+
+func (errWriter) Write([]byte) (int, error) { return 0, errors.New("the client is gone") }
+
+type brokenWriterTo struct{}
+
+func (brokenWriterTo) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func (brokenWriterTo) WriteTo(w io.Writer) (int64, error) {
+	n, err := fmt.Fprint(w, "half")
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return int64(n), err
+}
