@@ -60,7 +60,8 @@ func CheckPrefix(prefix string) error {
 	if rest == "" || prefix == ReservedPrefix+"/" {
 		return nil
 	}
-	if reason := keyFault(strings.TrimSuffix(rest, "/"), true); reason != nil {
+	rest, whole := strings.CutSuffix(rest, "/")
+	if reason := keyFault(rest, !whole); reason != nil {
 		return &Error{Code: CodeInvalidKey, Key: prefix, Err: reason}
 	}
 	return nil

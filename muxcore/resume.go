@@ -24,6 +24,7 @@ type body struct {
 	err  error // sticky
 
 	closed atomic.Bool
+	sink   errorWriter // of WriteTo, here to spare an allocation
 
 	mu      sync.Mutex // guards src against Close; the reader alone replaces it
 	src     source
@@ -230,12 +231,12 @@ func (r *body) writeSome(w io.Writer) (int64, error) {
 
 // writeSource lets the source write itself, and finds out whose fault it is when that fails.
 func (r *body) writeSource(wt io.WriterTo, w io.Writer) (int64, error) {
-	sink := errorWriter{w: w}
-	n, err := wt.WriteTo(&sink)
+	r.sink = errorWriter{w: w}
+	n, err := wt.WriteTo(&r.sink)
 	r.off += n
 	switch {
-	case sink.err != nil:
-		return n, sink.err
+	case r.sink.err != nil:
+		return n, r.sink.err
 	case r.off == r.end:
 		return n, nil
 	case err == nil:

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,6 +13,10 @@ const (
 	DefaultProbeInterval = 5 * time.Second
 	DefaultProbeTimeout  = 5 * time.Second
 )
+
+// ErrNoVerdict is what a probe's check returns when the answer says nothing about
+// the path: it is neutral.
+var ErrNoVerdict = errors.New("says nothing about the path")
 
 // ProbeSettings describes a [HalfOpenProbe]. The zero value works.
 type ProbeSettings struct {
@@ -54,7 +59,7 @@ type probeLoop struct {
 }
 
 // NewHalfOpenProbe returns a probe that calls check. check must respect its
-// context; nil means the path answered.
+// context; nil means the path is well, ErrNoVerdict that nobody knows.
 func NewHalfOpenProbe(check func(ctx context.Context, path string) error, s ProbeSettings) (*HalfOpenProbe, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -156,7 +161,7 @@ func (p *HalfOpenProbe) once(ctx context.Context, b *Breaker) {
 	switch {
 	case err == nil:
 		permit.Success()
-	case ctx.Err() != nil: // we are ending; says nothing about the path
+	case ctx.Err() != nil, errors.Is(err, ErrNoVerdict): // neutral; the first: we are ending
 	default:
 		failed := &Error{Code: CodeProbeFailed, Path: b.Path(), Err: err}
 		permit.Failure(string(CodeProbeFailed) + ": " + err.Error())
