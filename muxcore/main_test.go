@@ -115,3 +115,11 @@ func (b broken) Delete(context.Context, string, muxcore.DeleteOptions) (muxcore.
 func (b broken) List(context.Context, muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
 	return func(yield func(muxcore.Entry, error) bool) { yield(muxcore.Entry{}, b.fail()) }
 }
+
+// backendOf is the backend that an error came from.
+func backendOf(err error) string {
+	if e, ok := errors.AsType[*muxcore.Error](err); ok {
+		return e.Backend
+	}
+	return ""
+}
