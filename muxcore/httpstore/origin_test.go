@@ -1,0 +1,203 @@
+package httpstore_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/webdav"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/httpstore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve runs h until the test ends.
+func serve(tb testing.TB, h http.Handler) string {
+	tb.Helper()
+	srv := httptest.NewServer(h)
+	tb.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// open makes a store of settings.
+func open(tb testing.TB, set httpstore.Settings) *httpstore.Store {
+	tb.Helper()
+	s, err := httpstore.New(set)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+// origin is a small origin as RFC 9110 has them: GET, HEAD, PUT and DELETE, whole or not at all, under conditions.
+type origin struct {
+	mu      sync.Mutex
+	objects map[string]*stored
+}
+
+type stored struct {
+	body   []byte
+	header http.Header
+	at     time.Time
+}
+
+var keptFields = []string{"Content-Type", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Expires"}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.EscapedPath()
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		o.mu.Lock()
+		obj := o.objects[path]
+		o.mu.Unlock()
+		if obj == nil {
+			http.NotFound(w, r)
+			return
+		}
+		for name, values := range obj.header {
+			w.Header()[name] = values
+		}
+		http.ServeContent(w, r, "", obj.at, bytes.NewReader(obj.body))
+	case http.MethodPut:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		o.put(w, r, path, body)
+	case http.MethodDelete:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.objects[path] == nil {
+			http.NotFound(w, r)
+			return
+		}
+		if !o.met(w, r, path) {
+			return
+		}
+		delete(o.objects, path)
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+func (o *origin) put(w http.ResponseWriter, r *http.Request, path string, body []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.met(w, r, path) {
+		return
+	}
+	sum := sha256.Sum256(body)
+	obj := &stored{body: body, header: http.Header{"Etag": {`"` + hex.EncodeToString(sum[:8]) + `"`}}, at: time.Now()}
+	for name, values := range r.Header {
+		for _, kept := range keptFields {
+			if name == kept || strings.HasPrefix(name, "X-Meta-") {
+				obj.header[name] = values
+			}
+		}
+	}
+	status := http.StatusNoContent
+	if o.objects[path] == nil {
+		status = http.StatusCreated
+	}
+	if o.objects == nil {
+		o.objects = make(map[string]*stored)
+	}
+	o.objects[path] = obj
+	w.Header()["Etag"] = obj.header["Etag"]
+	w.WriteHeader(status)
+}
+
+// met decides the conditions of a write.
+func (o *origin) met(w http.ResponseWriter, r *http.Request, path string) bool {
+	cond := muxcore.Conditions{IfMatch: r.Header.Get("If-Match"), IfNoneMatch: r.Header.Get("If-None-Match")}
+	var info *muxcore.Info
+	if obj := o.objects[path]; obj != nil {
+		info = &muxcore.Info{ETag: obj.header.Get("Etag")}
+	}
+	if cond.CheckWrite(path, info) != nil {
+		w.WriteHeader(http.StatusPreconditionFailed)
+		return false
+	}
+	return true
+}
+
+// davFront makes golang.org/x/net/webdav an origin that keeps a PUT whole, answers 204 over an object as RFC 4918 says,
+// and gives out one version of it: the handler writes in place, and answers 201 to every PUT.
+type davFront struct {
+	mu  sync.RWMutex
+	dav webdav.Handler
+}
+
+func newDAV() *davFront {
+	return &davFront{dav: webdav.Handler{FileSystem: webdav.NewMemFS(), LockSystem: webdav.NewMemLS()}}
+}
+
+func (f *davFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	answer := httptest.NewRecorder()
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, "PROPFIND", http.MethodOptions:
+		f.mu.RLock()
+		f.dav.ServeHTTP(answer, r)
+		f.mu.RUnlock()
+	default:
+		f.mu.Lock()
+		_, err := f.dav.FileSystem.Stat(r.Context(), r.URL.Path)
+		f.dav.ServeHTTP(answer, r)
+		if r.Method == http.MethodPut && answer.Code == http.StatusCreated && err == nil {
+			answer.Code = http.StatusNoContent
+		}
+		f.mu.Unlock()
+	}
+	for name, values := range answer.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(answer.Code)
+	if answer.Code != http.StatusNoContent {
+		_, _ = w.Write(answer.Body.Bytes())
+	}
+}
+
+func TestConformanceOnAnOrigin(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, storetest.Harness{
+		TimeResolution: time.Second,
+		New: func(tb testing.TB) muxcore.Store {
+			s := open(tb, httpstore.Settings{BaseURL: serve(tb, new(origin)) + "/a%20base", ConditionalWrite: true})
+			for _, err := range s.List(tb.Context(), muxcore.ListOptions{}) { // makes it known that it cannot
+				if !errors.Is(err, errors.ErrUnsupported) {
+					tb.Errorf("List of an origin without PROPFIND = %v, want one that is not supported", err)
+				}
+			}
+			return s
+		},
+	})
+}
+
+func TestConformanceOnWebDAV(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, storetest.Harness{
+		TimeResolution: time.Second,
+		New:            func(tb testing.TB) muxcore.Store { return open(tb, httpstore.Settings{BaseURL: serve(tb, newDAV())}) },
+	})
+}

@@ -1,0 +1,160 @@
+package httpstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// patience is how long a Put that is over waits for a read of its body that is under way.
+const patience = 250 * time.Millisecond
+
+var (
+	errConditions = errors.New("the origin is not known to honour conditions on writes (conditional_write)")
+	errTooEarly   = errors.New("the origin answered before it had the whole body")
+)
+
+// Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
+// waited for during a moment; then Put returns, and what that one read still yields is dropped.
+func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
+	if err := s.beginWrite(ctx, muxcore.OpPut, key, &opts.Conditions); err != nil {
+		return muxcore.PutResult{}, err
+	}
+	header := maps.Clone(s.traced(ctx, s.header))
+	addConditions(header, &opts.Conditions)
+	if err := addAttributes(header, &opts); err != nil {
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpPut, Key: key, Err: err}
+	}
+	if err := s.ensureParents(ctx, key); err != nil {
+		return muxcore.PutResult{}, err
+	}
+	up := newUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
+	resp, err := s.transmit(ctx, key, header, up)
+	if err == nil && s.makeRoom(ctx, key, resp.StatusCode) {
+		drain(resp)
+		if !up.replays() {
+			_, _ = up.takeBack(patience)
+			return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errMadeRoom}
+		}
+		resp, err = s.transmit(ctx, key, header, up)
+	}
+	wait := patience
+	if ctx.Err() != nil {
+		wait /= 5
+	}
+	whole, bodyErr := up.takeBack(wait)
+	if err == nil {
+		drain(resp)
+	}
+	switch {
+	case bodyErr != nil && ctx.Err() == nil:
+		return muxcore.PutResult{}, uploaderFault(key, bodyErr)
+	case err != nil:
+		return muxcore.PutResult{}, err
+	}
+	return s.stored(ctx, key, up, whole, resp, &opts)
+}
+
+// stored decides what the answer to a PUT means.
+func (s *Store) stored(ctx context.Context, key string, up *upload, whole bool, resp *http.Response, opts *muxcore.PutOptions) (muxcore.PutResult, error) {
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+	default:
+		return muxcore.PutResult{}, s.writeRefused(ctx, muxcore.OpPut, key, resp, &opts.Conditions)
+	}
+	if !whole {
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errTooEarly}
+	}
+	info := muxcore.Info{
+		Key: key, Size: up.length(), ETag: etagOf(resp.Header["Etag"]), ModTime: timeOf(first(resp.Header, "Last-Modified")),
+		Digests: opts.Digests, Attributes: opts.Attributes,
+	}
+	return muxcore.PutResult{Info: info, Existed: resp.StatusCode != http.StatusCreated}, nil
+}
+
+// uploaderFault is the error of a Put whose body failed: whatever a reader says that has no code of its own, it was not
+// the store.
+func uploaderFault(key string, err error) error {
+	if muxcore.CodeOf(err) != "" {
+		return at(muxcore.OpPut, key, err)
+	}
+	return &muxcore.Error{Code: muxcore.CodeBodyMismatch, Op: muxcore.OpPut, Key: key, Err: err}
+}
+
+// beginWrite is what every write begins with.
+func (s *Store) beginWrite(ctx context.Context, op muxcore.Op, key string, cond *muxcore.Conditions) error {
+	if err := begin(ctx, op, key); err != nil {
+		return err
+	}
+	if cond.Empty() {
+		return nil
+	}
+	if !s.write {
+		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Err: errConditions}
+	}
+	for _, list := range []string{cond.IfMatch, cond.IfNoneMatch} {
+		if !isFieldValue(list) {
+			return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Err: errors.New("condition cannot be sent in a header field")}
+		}
+	}
+	return nil
+}
+
+// Delete implements muxcore.Store.
+func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptions) (muxcore.DeleteResult, error) {
+	if err := s.beginWrite(ctx, muxcore.OpDelete, key, &opts.Conditions); err != nil {
+		return muxcore.DeleteResult{}, err
+	}
+	if err := s.mayDelete(ctx, key); err != nil {
+		return muxcore.DeleteResult{}, err
+	}
+	header := s.traced(ctx, s.header)
+	if !opts.Conditions.Empty() {
+		header = maps.Clone(header)
+		addConditions(header, &opts.Conditions)
+	}
+	resp, err := s.exchange(ctx, muxcore.OpDelete, key, s.request(ctx, http.MethodDelete, s.base.of(key), header))
+	if err != nil {
+		return muxcore.DeleteResult{}, err
+	}
+	drain(resp)
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
+		return muxcore.DeleteResult{}, nil
+	}
+	return muxcore.DeleteResult{}, s.writeRefused(ctx, muxcore.OpDelete, key, resp, &opts.Conditions)
+}
+
+// writeRefused is the error of a write that the origin did not do.
+func (s *Store) writeRefused(ctx context.Context, op muxcore.Op, key string, resp *http.Response, cond *muxcore.Conditions) error {
+	switch status := resp.StatusCode; {
+	case status == http.StatusPreconditionFailed && !cond.Empty():
+		e := &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: op, Key: key, Status: status}
+		if resp.Header["Etag"] != nil {
+			info := infoOf(key, resp, -1)
+			e.Info = &info
+		}
+		return e
+	case status >= 300 && status < 400:
+		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Status: status, Err: sentElsewhere(resp)}
+	case status < 300:
+		return lied(op, key, resp, "that is no answer to a write")
+	case op == muxcore.OpPut && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && s.conflicts(ctx, key):
+		return &muxcore.Error{Code: muxcore.CodeKeyConflict, Op: op, Key: key, Status: status}
+	}
+	return s.refused(op, key, resp)
+}
+
+// sentElsewhere names the redirect that a write got.
+func sentElsewhere(resp *http.Response) error {
+	to := "elsewhere"
+	if u, err := resp.Location(); err == nil && u.Host != "" {
+		to = "to " + u.Host
+	}
+	return errors.New("the origin redirects the write " + to + ", which is not followed")
+}

@@ -1,0 +1,106 @@
+package httpstore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+const (
+	idleConns   = 256
+	idleTime    = 50 * time.Second // below the 60 s after which common servers and balancers hang up
+	dialTime    = 10 * time.Second
+	pingTime    = 15 * time.Second
+	bufferSize  = 16 << 10
+	headerLimit = 256 << 10
+)
+
+// transports are what sends requests to the origin, and to those that it redirects to.
+func (set *Settings) transports(scheme string) (home, foreign http.RoundTripper, err error) {
+	if set.Transport != nil {
+		return set.Transport, set.Transport, set.checkNoTLS("transport is given")
+	}
+	if scheme == "http" {
+		return newTransport(new(tls.Config)), newTransport(new(tls.Config)), set.checkNoTLS("base_url is not https")
+	}
+	homeTLS, foreignTLS, err := set.tlsConfigs()
+	if err != nil {
+		return nil, nil, err
+	}
+	return newTransport(homeTLS), newTransport(foreignTLS), nil
+}
+
+// newTransport makes a pool of connections. There is no timeout for answers: whoever calls the store has one.
+func newTransport(config *tls.Config) *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: pingTime}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    dialTime,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    idleConns,
+		IdleConnTimeout:        idleTime,
+		MaxResponseHeaderBytes: headerLimit,
+		ReadBufferSize:         bufferSize,
+		WriteBufferSize:        bufferSize,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingTime, PingTimeout: pingTime},
+	}
+}
+
+// checkNoTLS refuses TLS fields where they would have no effect.
+func (set *Settings) checkNoTLS(because string) error {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"tls_ca_file", set.TLSCAFile != ""},
+		{"tls_cert_file", set.TLSCertFile != ""},
+		{"tls_key_file", set.TLSKeyFile != ""},
+		{"tls_server_name", set.TLSServerName != ""},
+		{"tls_insecure", set.TLSInsecure},
+	} {
+		if f.set {
+			return fmt.Errorf("%s: has no effect: %s", f.name, because)
+		}
+	}
+	return nil
+}
+
+// tlsConfigs are how to speak to the origin, and to those that it redirects to: without our certificate, and trusted
+// by nothing but an authority.
+func (set *Settings) tlsConfigs() (home, foreign *tls.Config, err error) {
+	home = &tls.Config{ServerName: set.TLSServerName, InsecureSkipVerify: set.TLSInsecure}
+	foreign = new(tls.Config)
+	if set.TLSCAFile != "" {
+		pem, err := os.ReadFile(set.TLSCAFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("tls_ca_file: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, nil, fmt.Errorf("tls_ca_file: no certificate in %q", set.TLSCAFile)
+		}
+		home.RootCAs, foreign.RootCAs = pool, pool
+	}
+	switch {
+	case set.TLSCertFile == "" && set.TLSKeyFile == "":
+		return home, foreign, nil
+	case set.TLSKeyFile == "":
+		return nil, nil, errors.New("tls_key_file: missing beside tls_cert_file")
+	case set.TLSCertFile == "":
+		return nil, nil, errors.New("tls_cert_file: missing beside tls_key_file")
+	}
+	pair, err := tls.LoadX509KeyPair(set.TLSCertFile, set.TLSKeyFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tls_cert_file, tls_key_file: %w", err)
+	}
+	home.Certificates = []tls.Certificate{pair}
+	return home, foreign, nil
+}
