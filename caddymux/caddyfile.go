@@ -79,7 +79,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (h *Handler) options() []Option {
 	return []Option{
 		{Word: "name", Parse: h.parseName},
-		{Word: "prefix", Parse: TextOption(&h.Prefix)},
+		{Word: "prefix", Parse: h.parsePrefix},
 		{Word: "index", Parse: h.parseIndex},
 		{Word: "writable", Parse: FlagOption(&h.Writable)},
 		{Word: "list", Parse: FlagOption(&h.List)},
@@ -101,6 +101,13 @@ func (h *Handler) parseName(d *caddyfile.Dispenser) error {
 	return at(d, checkName("tree", h.Name))
 }
 
+func (h *Handler) parsePrefix(d *caddyfile.Dispenser) error {
+	if err := TextOption(&h.Prefix)(d); err != nil {
+		return err
+	}
+	return at(d, checkPlain("prefix", strings.Trim(h.Prefix, "/")))
+}
+
 func (h *Handler) parseIndex(d *caddyfile.Dispenser) error {
 	h.Index = []string{}
 	if err := listOption(&h.Index)(d); err != nil {
@@ -108,6 +115,11 @@ func (h *Handler) parseIndex(d *caddyfile.Dispenser) error {
 	}
 	if len(h.Index) == 1 && h.Index[0] == "off" {
 		h.Index = []string{}
+	}
+	for _, name := range h.Index {
+		if err := checkPlain("index", name); err != nil {
+			return at(d, err)
+		}
 	}
 	return nil
 }

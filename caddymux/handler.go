@@ -184,19 +184,23 @@ func (h *Handler) allowed() string {
 // Validate checks what needs no tree.
 func (h *Handler) Validate() error {
 	for _, name := range h.Index {
-		if !hasPlaceholder(name) {
-			if err := muxcore.CheckKey(name); err != nil {
-				return fmt.Errorf("index: %q: %w", name, errors.Unwrap(err))
-			}
-		}
-	}
-	if prefix := strings.Trim(h.Prefix, "/"); prefix != "" && !hasPlaceholder(prefix) {
-		if err := muxcore.CheckKey(prefix); err != nil {
-			return fmt.Errorf("prefix: %q: %w", h.Prefix, errors.Unwrap(err))
+		if err := checkPlain("index", name); err != nil {
+			return err
 		}
 	}
 	if slices.Contains(h.Hide, "") {
 		return errors.New("hide: empty pattern")
+	}
+	return checkPlain("prefix", strings.Trim(h.Prefix, "/"))
+}
+
+// checkPlain tells whether what has no placeholders is a key.
+func checkPlain(option, word string) error {
+	if word == "" && option == "prefix" || hasPlaceholder(word) {
+		return nil
+	}
+	if err := muxcore.CheckKey(word); err != nil {
+		return fmt.Errorf("%s: %q: %w", option, word, errors.Unwrap(err))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,10 @@ type part struct {
 // said counts more than what handlers before this one have set, and that more than what is guessed.
 func (x *exchange) describe(info *muxcore.Info) {
 	h := x.w.Header()
+	// Caches in front must know that encode may be in between, also where this answer is not encoded; as file_server.
+	if !slices.Contains(h["Vary"], "Accept-Encoding") {
+		h["Vary"] = append(h["Vary"], "Accept-Encoding")
+	}
 	set(h, "Etag", info.ETag)
 	if usefulModTime(info.ModTime) {
 		h["Last-Modified"] = []string{info.ModTime.UTC().Format(http.TimeFormat)}

@@ -26,7 +26,7 @@ type listAnswer struct {
 	Objects  []listObject `json:"objects"`
 	Prefixes []string     `json:"prefixes"`
 	Next     string       `json:"next,omitempty"`
-	Degraded []string     `json:"degraded,omitempty"`
+	Degraded []string     `json:"degraded"`
 }
 
 type listObject struct {
@@ -63,7 +63,7 @@ func (x *exchange) list() error {
 	if x.h.hidden.empty() {
 		opts.Limit = limit + 1
 	}
-	answer := listAnswer{Objects: []listObject{}, Prefixes: []string{}}
+	answer := listAnswer{Objects: []listObject{}, Prefixes: []string{}, Degraded: []string{}}
 	opts.OnDegraded = func(backend string, _ error) { answer.Degraded = append(answer.Degraded, backend) }
 	if err := x.collect(&answer, opts, limit, prefix); err != nil {
 		return x.fail(err)

@@ -1,0 +1,324 @@
+package caddymux
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// oracle is one object, served by a handler and by http.ServeContent.
+type oracle struct {
+	h    *Handler
+	body string
+	info muxcore.Info
+}
+
+func newOracle(t testing.TB, body string) *oracle {
+	t.Helper()
+	h := provisioned(t, "storage_mux memory:")
+	tr := h.tree.acquire()
+	t.Cleanup(tr.release)
+	put, err := tr.store.Put(t.Context(), "x.txt", strings.NewReader(body), int64(len(body)), muxcore.PutOptions{
+		ModTime: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &oracle{h, body, put.Info}
+}
+
+// compared is what both must agree on.
+type compared struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// fields that net/http sets for what it serves.
+var served = []string{"Accept-Ranges", "Content-Length", "Content-Range", "Content-Type", "Etag", "Last-Modified"}
+
+func (o *oracle) ours(t testing.TB, r *http.Request) compared {
+	t.Helper()
+	w := httptest.NewRecorder()
+	err := o.h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
+	if err != nil {
+		var herr caddyhttp.HandlerError
+		if !asHandlerError(err, &herr) {
+			t.Fatalf("ServeHTTP = %v, want a Caddy error", err)
+		}
+		w.Code = herr.StatusCode
+	}
+	return reduced(t, w)
+}
+
+func (o *oracle) theirs(t testing.TB, r *http.Request) compared {
+	t.Helper()
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Etag", o.info.ETag)
+	http.ServeContent(w, r, "x.txt", o.info.ModTime, strings.NewReader(o.body))
+	return reduced(t, w)
+}
+
+func asHandlerError(err error, into *caddyhttp.HandlerError) bool {
+	herr, ok := err.(caddyhttp.HandlerError) //nolint:errorlint // Caddy looks at the outermost as well
+	*into = herr
+	return ok
+}
+
+// reduced leaves out error pages, and boundaries.
+func reduced(t testing.TB, w *httptest.ResponseRecorder) compared {
+	t.Helper()
+	c := compared{Status: w.Code, Header: make(http.Header)}
+	if w.Code >= 400 {
+		if v := w.Header().Get("Content-Range"); v != "" {
+			c.Header.Set("Content-Range", v)
+		}
+		return c
+	}
+	for _, name := range served {
+		if v := w.Header()[name]; len(v) > 0 {
+			c.Header[name] = v
+		}
+	}
+	c.Body = w.Body.String()
+	kind, params, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
+	if err == nil && kind == "multipart/byteranges" {
+		if n, err := strconv.Atoi(c.Header.Get("Content-Length")); c.Body != "" && (err != nil || n != len(c.Body)) {
+			t.Errorf("Content-Length = %s, body has %d bytes", c.Header.Get("Content-Length"), len(c.Body))
+		}
+		c.Header.Set("Content-Type", kind)
+		c.Header.Del("Content-Length") // boundaries differ in length
+		c.Body = partsOf(t, c.Body, params["boundary"])
+	}
+	return c
+}
+
+func partsOf(t testing.TB, body, boundary string) string {
+	t.Helper()
+	if body == "" {
+		return ""
+	}
+	var out strings.Builder
+	for mr := multipart.NewReader(strings.NewReader(body), boundary); ; {
+		p, err := mr.NextPart()
+		if err == io.EOF { //nolint:errorlint // multipart documents the bare value
+			return out.String()
+		}
+		if err != nil {
+			t.Fatalf("reading a part: %v", err)
+		}
+		text, err := io.ReadAll(p)
+		if err != nil {
+			t.Fatalf("reading a part: %v", err)
+		}
+		_, _ = fmt.Fprintf(&out, "%v %q\n", p.Header, text)
+	}
+}
+
+// agree asks both the same.
+func (o *oracle) agree(t testing.TB, method string, fields ...string) {
+	t.Helper()
+	r := request(t, method, "/x.txt", nil)
+	for i := 0; i < len(fields); i += 2 {
+		value := strings.ReplaceAll(fields[i+1], "{etag}", o.info.ETag)
+		value = strings.ReplaceAll(value, "{date}", o.info.ModTime.Format(http.TimeFormat))
+		r.Header.Add(fields[i], value)
+	}
+	if diff := cmp.Diff(o.theirs(t, r), o.ours(t, r)); diff != "" {
+		t.Errorf("%s %q (-http.ServeContent +storage_mux):\n%s", method, fields, diff)
+	}
+}
+
+var agreedRanges = []string{
+	"bytes=0-0", "bytes=0-", "bytes=0-25", "bytes=0-26", "bytes=0-999999", "bytes=5-9", "bytes=25-25", "bytes=25-", "bytes=25-99",
+	"bytes=26-", "bytes=26-30", "bytes=999-1000", "bytes=-1", "bytes=-5", "bytes=-26", "bytes=-27", "bytes=-999999", "bytes= 3-4 ",
+	"bytes=0-0,-1", "bytes=0-1,4-5", "bytes=1-2, 4-5 ,7-8", "bytes=0-4,2-6", "bytes=20-25,0-3", "bytes=0-1,99-100", "bytes=99-,100-",
+	"bytes=0-25,0-25", "bytes=0-20,1-21,2-22", "bytes=0-1,,3-4", "bytes=,", "bytes=0-9223372036854775807", "bytes=9223372036854775807-",
+	"bytes=" + strings.Repeat("0-0,", 20) + "1-1", "bytes=" + strings.Repeat("0-0,", 199) + "x-", "bytes=" + strings.Repeat("0-0,", 200) + "0-0",
+}
+
+var agreedConditions = [][]string{
+	{"If-None-Match", "{etag}"},
+	{"If-None-Match", "W/{etag}"},
+	{"If-None-Match", "*"},
+	{"If-None-Match", `"other"`},
+	{"If-None-Match", `"other", {etag}`},
+	{"If-None-Match", `"other",W/{etag} , "third"`},
+	{"If-None-Match", "no quotes"},
+	{"If-None-Match", `"unclosed`},
+	{"If-None-Match", ""},
+	{"If-None-Match", ",,"},
+	{"If-Match", "{etag}"},
+	{"If-Match", "W/{etag}"},
+	{"If-Match", "*"},
+	{"If-Match", `"other"`},
+	{"If-Match", `"other", {etag}`},
+	{"If-Match", "no quotes"},
+	{"If-Match", ""},
+	{"If-Modified-Since", "{date}"},
+	{"If-Modified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
+	{"If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"},
+	{"If-Modified-Since", "yesterday"},
+	{"If-Modified-Since", "0"},
+	{"If-Unmodified-Since", "{date}"},
+	{"If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
+	{"If-Unmodified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"},
+	{"If-Unmodified-Since", "yesterday"},
+	{"If-Range", "{etag}"},
+	{"If-Range", "W/{etag}"},
+	{"If-Range", `"other"`},
+	{"If-Range", "{date}"},
+	{"If-Range", "Thu, 01 Jan 1970 00:00:01 GMT"},
+	{"If-Range", "nonsense"},
+	{"If-Range", ""},
+	{"If-None-Match", `"other"`, "If-Modified-Since", "{date}"},
+	{"If-None-Match", "{etag}", "If-Modified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
+	{"If-Match", "{etag}", "If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
+	{"If-Match", "{etag}", "If-None-Match", "{etag}"},
+	{"If-Match", `"other"`, "If-None-Match", "{etag}"},
+	{"If-Match", "{etag}", "If-Range", `"other"`},
+}
+
+const alphabet = "abcdefghijklmnopqrstuvwxyz"
+
+func TestWellFormedRangesAndPreconditionsAgreeWithServeContent(t *testing.T) {
+	o := newOracle(t, alphabet)
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		o.agree(t, method)
+		for _, v := range agreedRanges {
+			if strings.HasSuffix(v, "x-") {
+				continue // malformed
+			}
+			o.agree(t, method, "Range", v)
+		}
+		for _, cond := range agreedConditions {
+			o.agree(t, method, cond...)
+			o.agree(t, method, append([]string{"Range", "bytes=5-9"}, cond...)...)
+			o.agree(t, method, append([]string{"Range", "bytes=5-9,11-12"}, cond...)...)
+			o.agree(t, method, append([]string{"Range", "bytes=0-"}, cond...)...)
+		}
+	}
+}
+
+func TestRangesOfAnEmptyObjectAgreeWithServeContent(t *testing.T) {
+	o := newOracle(t, "")
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		for _, v := range []string{"bytes=0-", "bytes=0-0", "bytes=5-9", "bytes=5-9,11-12"} {
+			o.agree(t, method, "Range", v)
+		}
+		o.agree(t, method, "If-None-Match", "*")
+		o.agree(t, method, "If-Match", `"other"`)
+	}
+}
+
+func TestMalformedRangesAreIgnored(t *testing.T) {
+	o := newOracle(t, alphabet)
+	for _, v := range []string{
+		"bytes", "bytes=", "bytes=-", "bytes=abc", "bytes=a-b", "bytes=5-2", "bytes=--5", "bytes=1-2-3", "bytes=1", "bytes=0-1,x",
+		"bytes=0x0-0x5", "bytes=+1-2", "bytes=1.0-2", "bytes:0-1", "lines=0-1", "=0-1", "0-1", "bytes=\u00e9-1", "bytes=5-2,0-1",
+		"bytes=1 - 2", "bytes=" + strings.Repeat("0-0,", 199) + "x-",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			r := request(t, method, "/x.txt", nil)
+			r.Header.Set("Range", v)
+			if got := o.ours(t, r); got.Status != http.StatusOK || got.Header.Get("Content-Length") != "26" {
+				t.Errorf("%s with Range: %q = %d %v, want 200 and the whole", method, v, got.Status, got.Header)
+			}
+		}
+	}
+}
+
+// What is well-formed by RFC 9110, and read otherwise by net/http: a suffix of no bytes, numbers past 63 bits, and the
+// unit in capitals.
+func TestRangesThatServeContentReadsOtherwise(t *testing.T) {
+	o := newOracle(t, alphabet)
+	for v, want := range map[string]string{
+		"bytes=-0":                       "416 bytes */26",
+		"bytes=-0,-0":                    "416 bytes */26",
+		"bytes=-0,0-1":                   "206 bytes 0-1/26",
+		"bytes=99999999999999999999-":    "416 bytes */26",
+		"bytes=3-99999999999999999999":   "206 bytes 3-25/26",
+		"bytes=-99999999999999999999999": "206 bytes 0-25/26",
+		"BYTES=0-1":                      "206 bytes 0-1/26",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			r := request(t, method, "/x.txt", nil)
+			r.Header.Set("Range", v)
+			got := o.ours(t, r)
+			if text := fmt.Sprint(got.Status, " ", got.Header.Get("Content-Range")); text != want {
+				t.Errorf("%s with Range: %q = %s, want %s", method, v, text, want)
+			}
+		}
+	}
+}
+
+func FuzzServeRange(f *testing.F) {
+	for _, v := range agreedRanges {
+		f.Add(v, "", true)
+	}
+	f.Add("bytes=0-3", "{etag}", false)
+	f.Add("bytes=-0", `"x"`, true)
+	o := newOracle(f, alphabet)
+	f.Fuzz(func(t *testing.T, field, ifRange string, get bool) {
+		method := http.MethodHead
+		if get {
+			method = http.MethodGet
+		}
+		r := request(t, method, "/x.txt", nil)
+		r.Header.Set("Range", field)
+		if ifRange != "" {
+			r.Header.Set("If-Range", strings.ReplaceAll(ifRange, "{etag}", o.info.ETag))
+		}
+		ours, theirs := o.ours(t, r), o.theirs(t, r)
+		if theirs.Status == http.StatusRequestedRangeNotSatisfiable && theirs.Header.Get("Content-Range") == "" {
+			// To net/http it is malformed. To us too, or it is one of the forms above; never an error of another kind.
+			if ours.Status != http.StatusOK && ours.Status != http.StatusPartialContent && ours.Status != http.StatusRequestedRangeNotSatisfiable {
+				t.Fatalf("Range: %q = %d", field, ours.Status)
+			}
+			return
+		}
+		if bytes.Contains([]byte(strings.ToLower(field)), []byte("-0")) || !strings.HasPrefix(field, "bytes=") || strings.ContainsAny(field, " \t") {
+			return // read otherwise on purpose
+		}
+		if diff := cmp.Diff(theirs, ours); diff != "" {
+			t.Fatalf("%s Range: %q If-Range: %q (-http.ServeContent +storage_mux):\n%s", method, field, ifRange, diff)
+		}
+	})
+}
+
+// TestRandomRangesAgreeWithServeContent is the fuzz test without its engine, which would have to rebuild all of Caddy.
+func TestRandomRangesAgreeWithServeContent(t *testing.T) {
+	o := newOracle(t, alphabet)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	number := func() string { return strconv.Itoa(1 + rnd.IntN(40)) }
+	for range 3000 {
+		var specs []string
+		for range 1 + rnd.IntN(4) {
+			specs = append(specs, []string{number() + "-" + number(), number() + "-", "-" + number(), ""}[rnd.IntN(4)])
+		}
+		r := request(t, []string{http.MethodGet, http.MethodHead}[rnd.IntN(2)], "/x.txt", nil)
+		r.Header.Set("Range", "bytes="+strings.Join(specs, ","))
+		theirs, ours := o.theirs(t, r), o.ours(t, r)
+		if theirs.Status == http.StatusRequestedRangeNotSatisfiable && theirs.Header.Get("Content-Range") == "" {
+			theirs = o.theirs(t, request(t, r.Method, "/x.txt", nil)) // malformed: ignored
+		}
+		if diff := cmp.Diff(theirs, ours); diff != "" {
+			t.Fatalf("%s Range: %q (-http.ServeContent +storage_mux):\n%s", r.Method, r.Header.Get("Range"), diff)
+		}
+	}
+}
