@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -33,8 +34,12 @@ func locate(location string) (BackendType, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%q is neither a mode (%s) nor a location, which begins with /, ./, ../ or one of %s",
-		location, modeList(), strings.Join(forms, " "))
+	shown := strconv.Quote(location)
+	if strings.Contains(location, "@") {
+		shown = "this word" // there may be a password in it
+	}
+	return nil, fmt.Errorf("%s is neither a mode (%s) nor a location, which begins with /, ./, ../ or one of %s",
+		shown, modeList(), strings.Join(forms, " "))
 }
 
 // schemeOf is what stands before the colon of a location, "" if it is a path.
