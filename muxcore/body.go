@@ -33,10 +33,14 @@ type sum struct {
 	want []byte // nil: only computed
 }
 
-// CheckBody makes body check itself against what was declared. A [*CheckedBody] is returned as it is: it checks already.
+// CheckBody makes body check itself against what was declared. A [*CheckedBody] is returned as it is: it
+// checks already. nil is an empty body.
 func CheckBody(body io.Reader, size int64, want Digests) *CheckedBody {
 	if c, ok := body.(*CheckedBody); ok {
 		return c
+	}
+	if body == nil {
+		body = bytes.NewReader(nil)
 	}
 	c := &CheckedBody{src: body, size: size}
 	if _, ok := body.(interface{ checked() }); ok {

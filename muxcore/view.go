@@ -5,11 +5,12 @@ import "time"
 // view is what operations see of a mux: who there is and who may be asked, all decided once for many. It is immutable;
 // whatever changes one of its facts replaces it (see [Mux.refresh]).
 type view struct {
-	all     []*backend // in config order, draining ones included
-	reads   pool
-	writes  pool
-	cutoff  time.Time // the facts hold until then: a cooldown ends; zero: for good
-	writers []*backend
+	all      []*backend // in config order, draining ones included
+	reads    pool
+	writes   pool
+	cutoff   time.Time  // the facts hold until then: a cooldown ends; zero: for good
+	writers  []*backend // in service, writable, whatever their weight
+	canWrite bool       // some backend is writable, in service or not
 }
 
 // pool is who may be asked for one kind of operation.
@@ -41,6 +42,7 @@ func (m *Mux) refreshLocked() *view {
 	now := m.set.Now()
 	v := &view{all: append([]*backend(nil), m.backends...)}
 	for _, b := range v.all {
+		v.canWrite = v.canWrite || b.writable()
 		if b.drain.out() {
 			continue
 		}

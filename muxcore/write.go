@@ -52,7 +52,7 @@ func (m *Mux) Put(ctx context.Context, key string, src io.Reader, size int64, op
 
 // canPut refuses what no backend could take, before the body is asked for.
 func (m *Mux) canPut(ctx context.Context, o *operation, opts *PutOptions) error {
-	if len(o.view.writers) == 0 {
+	if !o.view.canWrite {
 		return &Error{Code: CodeReadOnly, Op: OpPut, Key: o.call.key}
 	}
 	if !opts.Conditions.Empty() {
@@ -290,7 +290,7 @@ func (m *Mux) Delete(ctx context.Context, key string, opts DeleteOptions) (Delet
 	o := m.begin(OpDelete, key)
 	defer o.end()
 	o.call.del = opts
-	if len(o.view.writers) == 0 {
+	if !o.view.canWrite {
 		return DeleteResult{}, &Error{Code: CodeReadOnly, Op: OpDelete, Key: key}
 	}
 	if !opts.Conditions.Empty() {
