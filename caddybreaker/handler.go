@@ -60,7 +60,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	var err error
 	if c.permit, err = g.entry.breaker.Allow(); err != nil {
 		setRetryAfter(w, r, g.entry.breaker.RetryAfter())
-		return refused(r.Context(), g, err)
+		// The server looks no deeper than this for the status.
+		return caddyhttp.Error(http.StatusServiceUnavailable, refused(r.Context(), g, err))
 	}
 	takeBackRetryAfter(w, r)
 	note(r.Context(), g, "")

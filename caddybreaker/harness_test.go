@@ -161,6 +161,9 @@ http:// {
 	if err := caddy.Load(cfg, true); err != nil {
 		r.t.Fatalf("loading: %v\n%s", err, text)
 	}
+	if r.client != nil {
+		r.client.CloseIdleConnections() // those of the old listener
+	}
 }
 
 type reply struct {

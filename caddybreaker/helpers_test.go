@@ -2,7 +2,10 @@ package caddybreaker
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 )
 
 func init() {
+	caddy.RegisterModule(collectHandler{})
 	caddy.RegisterModule(panicHandler{})
 	httpcaddyfile.RegisterHandlerDirective("test_panic", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		return panicHandler{}, nil
@@ -34,6 +38,7 @@ func (panicHandler) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil 
 func (panicHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	w.WriteHeader(200)
 	_, _ = w.Write([]byte("half of"))
+	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
 
@@ -73,4 +78,38 @@ func openPaths() []string {
 		}
 	}
 	return open
+}
+
+// collectHandler is an events handler that remembers transitions.
+type collectHandler struct{}
+
+var collected struct {
+	sync.Mutex
+	lines []string
+}
+
+func (collectHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "events.handlers.test_collect", New: func() caddy.Module { return new(collectHandler) }}
+}
+
+func (*collectHandler) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
+
+func (collectHandler) Handle(_ context.Context, e caddy.Event) error {
+	collected.Lock()
+	defer collected.Unlock()
+	collected.lines = append(collected.lines, fmt.Sprintf("%v>%v %v", e.Data["from"], e.Data["state"], e.Data["reason"]))
+	return nil
+}
+
+// collectEvents forgets what was collected, and returns how to read it.
+func collectEvents(t *testing.T) func() []string {
+	t.Helper()
+	collected.Lock()
+	defer collected.Unlock()
+	collected.lines = nil
+	return func() []string {
+		collected.Lock()
+		defer collected.Unlock()
+		return slices.Clone(collected.lines)
+	}
 }

@@ -152,7 +152,7 @@ func validProbeURI(uri string) error {
 		return nil
 	}
 	u, err := url.ParseRequestURI(uri)
-	if err != nil || !strings.HasPrefix(uri, "/") || u.Host != "" {
+	if err != nil || u.Host != "" || !strings.HasPrefix(uri, "/") || strings.HasPrefix(uri, "//") {
 		return fmt.Errorf("probe_uri: must be a path that begins with /, got '%s'", uri)
 	}
 	return nil

@@ -162,6 +162,7 @@ func (s *Selection) refuse(guards []*guard, refusing []bool, r *http.Request, w 
 		code = breaker.CodePathFull
 	case breaker.Open:
 	}
+	first.entry.breaker.Reject()
 	note(r.Context(), first, string(code))
 	setRetryAfter(w, r, wait)
 }

@@ -124,6 +124,9 @@ func (b *Breaker) Ready() bool {
 	return b.room() && b.phase.ready(b, now)
 }
 
+// Reject counts a call that was refused on the word of Ready, without Allow.
+func (b *Breaker) Reject() { b.rejected.add() }
+
 // RetryAfter returns how long an open breaker will go on refusing; 0 where it is
 // not open, or for good.
 func (b *Breaker) RetryAfter() time.Duration {

@@ -1,0 +1,161 @@
+package caddybreaker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
+)
+
+func handlerSite(more string) string {
+	return `relay_breaker app {
+		failure_threshold 2
+		success_threshold 1
+		open_duration 200ms
+		` + more + `
+	}
+	`
+}
+
+func TestTheHandlerGuardsAChainAsOnePath(t *testing.T) {
+	r := start(t, "", handlerSite("")+`
+	error /error 500
+	respond /status "sick" 502
+	test_panic /panic
+	respond "well"`)
+	for _, failing := range []struct {
+		path   string
+		status int // 0: the connection breaks
+	}{{"/error", 500}, {"/status", 502}, {"/panic", 0}} {
+		for range 2 {
+			got := r.get(failing.path)
+			if got.status != failing.status && (failing.status != 0 || got.err == nil) {
+				t.Fatalf("GET %s = %d, %v", failing.path, got.status, got.err)
+			}
+		}
+		got := r.want("/", 503)
+		if got.header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After = %q after %s, want 1", got.header.Get("Retry-After"), failing.path)
+		}
+		r.eventually("half-open", func() bool { return r.pathOf("app").State == breaker.HalfOpen })
+		if got := r.want("/", 200); got.body != "well" || got.header.Get("Retry-After") != "" {
+			t.Errorf("GET / = %q, Retry-After %q", got.body, got.header.Get("Retry-After"))
+		}
+		if v := r.pathOf("app"); v.State != breaker.Closed {
+			t.Fatalf("after a good trial: %v, want CLOSED", v.State)
+		}
+	}
+	for range 10 {
+		r.want("/nothing/here", 200)
+	}
+}
+
+func TestTheHandlerSeesNeitherClientsNorRefusalsFurtherOnAsFailures(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", handlerSite("")+strings.Replace(br(o, ""), "150ms", "1m", 1))
+	o.delay.Store(int64(2 * time.Second))
+	for range 5 {
+		r.cancelled(20 * time.Millisecond)
+	}
+	o.delay.Store(0)
+	entryOf(t, r.path(o).PathID).breaker.ForceOpen(0)
+	for range 5 {
+		r.want("/x", 503)
+	}
+	if v := r.pathOf("app"); v.State != breaker.Closed || v.Failures != 0 {
+		t.Errorf("%v with %d failures, want CLOSED with 0: %+v", v.State, v.Failures, v.Recent)
+	}
+}
+
+func TestTheHandlerLetsTheErrorRouteAnswer(t *testing.T) {
+	r := start(t, "", handlerSite("")+`
+	error /error 500
+	handle_errors 503 {
+		respond "stale {http.relay_breaker.code}" 200
+	}`)
+	r.want("/error", 500)
+	r.want("/error", 500)
+	if got := r.want("/", 200); got.body != "stale CB.PATH_OPEN" {
+		t.Errorf("body %q", got.body)
+	}
+}
+
+func TestTheSlotGuardsAWholeProxy(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", "respond later")
+	cfg := fmt.Sprintf(`{
+		"admin": {"disabled": true, "config": {"persist": false}},
+		"storage": {"module": "file_system", "root": %q},
+		"logging": {"logs": {"default": {"writer": {"output": "discard"}}}},
+		"apps": {"http": {"servers": {"s": {"listen": ["unix/%s"], "routes": [{"handle": [{
+			"handler": "reverse_proxy",
+			"upstreams": [{"dial": %q}],
+			"circuit_breaker": {"type": "relay_breaker", "path_id": "pool", "failure_threshold": 2, "success_threshold": 1, "open_duration": "150ms", "slow_call": "1h"}
+		}]}]}}}}
+	}`, t.TempDir(), r.socket, o.addr())
+	if err := caddy.Load([]byte(cfg), true); err != nil {
+		t.Fatal(err)
+	}
+	o.status.Store(500)
+	r.want("/x", 500)
+	r.want("/x", 500)
+	hits := o.hits.Load()
+	r.want("/x", 503)
+	if o.hits.Load() != hits || r.pathOf("pool").State != breaker.Open {
+		t.Fatalf("%v with %d hits more, want OPEN with 0", r.pathOf("pool").State, o.hits.Load()-hits)
+	}
+	o.status.Store(200)
+	r.eventually("half-open", func() bool { return r.pathOf("pool").State == breaker.HalfOpen })
+	r.want("/x", 200)
+	if v := r.pathOf("pool"); v.State != breaker.Closed {
+		t.Errorf("after a good trial: %v, want CLOSED", v.State)
+	}
+}
+
+// What JSON can say and a Caddyfile cannot must be refused by name, too.
+func TestJSONThatMakesNoSenseIsNamed(t *testing.T) {
+	slot := func(more string) string {
+		return `{"handler": "reverse_proxy", "upstreams": [{"dial": "a:80"}], "circuit_breaker": {"type": "relay_breaker"` + more + `}}`
+	}
+	transport := func(more string) string {
+		return `{"handler": "reverse_proxy", "upstreams": [{"dial": "a:80"}], "transport": {"protocol": "relay_breaker"` + more + `}}`
+	}
+	handler := func(more string) string { return `{"handler": "relay_breaker"` + more + `}` }
+	for _, row := range []struct{ handler, want string }{
+		{slot(``), "path_id: missing or empty"},
+		{slot(`,"path_id":"p","max_concurrent":3`), "max_concurrent: Caddy's circuit_breaker cannot limit calls"},
+		{slot(`,"path_id":"p","probe_uri":"/x"`), "probe_uri: only a transport"},
+		{slot(`,"path_id":"p","failure_threshold":-1`), "failure_threshold: must be positive, got -1"},
+		{handler(``), "path_id: missing or empty"},
+		{handler(`,"path_id":"p","registry":"a b"`), "registry 'a b': a name is 1 to 64"},
+		{handler(`,"path_id":"p","nonsense":1`), `unknown field "nonsense"`},
+		{transport(`,"failure_ratio":1.5`), "failure_ratio: must be above 0 and at most 1, got 1.5"},
+		{transport(`,"open_duration":"-1s"`), "open_duration: must be positive, got -1s"},
+		{transport(`,"open_duration":"1m","open_duration_max":"1s"`), "open_duration: max 1s is below the open time 1m0s"},
+		{transport(`,"failure_status":["7xx"]`), "failure_status: must be a status"},
+		{transport(`,"ignore_status":[""]`), "ignore_status: must be a status"},
+		{transport(`,"min_available":-1`), "min_available: must be positive, got -1"},
+		{transport(`,"probe_uri":"//host/x"`), "probe_uri: must be a path"},
+		{transport(`,"probe_uri":"/x","probe_interval":"-1s"`), "probe_interval: must be positive"},
+		{transport(`,"transport":{"protocol":"relay_breaker"}`), "relay_breaker cannot wrap itself"},
+		{transport(`,"transport":{"protocol":"pigeon"}`), "loading inner transport"},
+	} {
+		cfg := new(caddy.Config)
+		text := fmt.Sprintf(`{"admin": {"disabled": true}, "storage": {"module": "file_system", "root": %q},
+			"apps": {"http": {"servers": {"s": {"listen": [":0"], "routes": [{"handle": [%s]}]}}}}}`, t.TempDir(), row.handler)
+		if err := json.Unmarshal([]byte(text), cfg); err != nil {
+			t.Fatal(err)
+		}
+		if err := caddy.Validate(cfg); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", row.handler, err, row.want)
+		}
+	}
+	if got := views(); len(got) != 0 {
+		t.Errorf("configs that were refused left %v behind", got)
+	}
+}

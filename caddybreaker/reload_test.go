@@ -1,0 +1,292 @@
+package caddybreaker
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
+)
+
+func TestStateOutlivesAReloadAndAnEditedBreakerStartsAfresh(t *testing.T) {
+	o := newOrigin(t)
+	site := strings.Replace(br(o, ""), "150ms", "1m", 1)
+	r := start(t, "", site)
+	trip(r, o, 3)
+	r.load("", site+"\nheader X-Edited elsewhere")
+	if v := r.path(o); v.State != breaker.Open || v.OpenedTotal != 1 {
+		t.Fatalf("after a reload: %v, opened %d; want OPEN, 1", v.State, v.OpenedTotal)
+	}
+	r.want("/x", 503)
+	r.load("", strings.Replace(site, "failure_threshold 3", "failure_threshold 2", 1))
+	if v := r.path(o); v.State != breaker.Closed || len(views()) != 1 {
+		t.Fatalf("after an edit: %v and %d paths, want CLOSED and 1", v.State, len(views()))
+	}
+	r.want("/x", 500)
+}
+
+func TestTheLastConfigThatNamedAPathTakesItAway(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, ""))
+	r.want("/x", 200)
+	r.load("", "respond hello")
+	if got := views(); len(got) != 0 {
+		t.Errorf("paths of a config that is gone: %v", got)
+	}
+}
+
+// caddy#7037: failure memory for dynamic upstreams was dropped.
+func TestDynamicUpstreamsAreRememberedAndOutliveAReload(t *testing.T) {
+	o := newOrigin(t)
+	host, port, _ := strings.Cut(o.addr(), ":")
+	site := fmt.Sprintf(`reverse_proxy {
+		dynamic a %s %s
+		lb_policy relay_breaker
+		transport relay_breaker {
+			failure_threshold 3
+			open_duration 1m
+		}
+	}
+	metrics /metrics`, host, port)
+	r := start(t, "", site)
+	trip(r, o, 3)
+	r.want("/x", 503)
+	r.load("", site+"\nheader X-Edited elsewhere")
+	if v := r.path(o); v.State != breaker.Open || v.RejectedTotal != 1 {
+		t.Fatalf("after a reload: %v, %d rejected; want OPEN, 1", v.State, v.RejectedTotal)
+	}
+	hits := o.hits.Load()
+	r.want("/x", 503)
+	if o.hits.Load() != hits {
+		t.Error("a request reached the open upstream after the reload")
+	}
+	// No client may make up metric labels.
+	if text := r.want("/metrics", 200).body; strings.Contains(text, o.addr()) || !strings.Contains(text, `→dynamic",registry="default"} 2`) {
+		t.Errorf("metrics of a dynamic path:\n%s", grep(text, "relay_breaker"))
+	}
+}
+
+func TestIdleDynamicPathsAreForgotten(t *testing.T) {
+	o := newOrigin(t)
+	host, port, _ := strings.Cut(o.addr(), ":")
+	r := start(t, "", fmt.Sprintf("reverse_proxy {\n dynamic a %s %s\n transport relay_breaker\n}", host, port))
+	r.want("/x", 200)
+	app := entryOf(t, r.path(o).PathID).observer.Load()
+	reg, err := app.registry("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg.forgetIdle(time.Now().Add(-time.Hour))
+	if len(views()) != 1 {
+		t.Fatal("a path in use was forgotten")
+	}
+	reg.forgetIdle(time.Now().Add(time.Hour))
+	if got := views(); len(got) != 0 {
+		t.Fatalf("idle paths are still there: %v", got)
+	}
+	r.want("/x", 200) // and come back
+	if len(views()) != 1 {
+		t.Error("the path did not come back")
+	}
+}
+
+func TestTwentyReloadsUnderLoadLeakNothingAndRefuseNobody(t *testing.T) {
+	o := newOrigin(t)
+	site := func(i int) string {
+		return fmt.Sprintf(`header X-Load %d
+		reverse_proxy %s {
+			lb_policy relay_breaker
+			transport relay_breaker {
+				probe_uri /probe
+			}
+		}`, i, o.addr())
+	}
+	r := start(t, "", site(0))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				// A connection of the old listener may be closed under a request;
+				// an answer must be a good one.
+				if got := r.get("/x"); got.err == nil && got.status != 200 {
+					t.Errorf("answer %d during reloads", got.status)
+				}
+			}
+		})
+	}
+	before := 0
+	for i := 1; i <= 20; i++ {
+		r.load("", site(i))
+		if i == 3 {
+			runtime.GC()
+			before = runtime.NumGoroutine()
+		}
+	}
+	close(stop)
+	wg.Wait()
+	r.eventually("goroutines to end", func() bool { return runtime.NumGoroutine() <= before+10 })
+	if v := r.path(o); len(views()) != 1 || v.State != breaker.Closed {
+		t.Errorf("%d paths, %v", len(views()), v.State)
+	}
+	e := entryOf(t, r.path(o).PathID)
+	if e.calls[breaker.Success].Load() < 20 {
+		t.Errorf("%d successes counted over 20 reloads: the totals were lost", e.calls[breaker.Success].Load())
+	}
+}
+
+func TestProbesBringAPathBackWithoutTraffic(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, "probe_uri /health?deep=1\nprobe_interval 10ms\nprobe_only"))
+	trip(r, o, 3)
+	o.pause()
+	r.becomes(o, breaker.HalfOpen)
+	r.want("/x", 503) // no real traffic is risked
+	o.status.Store(200)
+	o.release()
+	r.becomes(o, breaker.Closed)
+	probe := o.lastReq.Load()
+	if probe.Header.Get("Relay-Probe") != "1" || probe.RequestURI != "/health?deep=1" || probe.ContentLength > 0 {
+		t.Errorf("the probe was %s %s %v", probe.Method, probe.RequestURI, probe.Header)
+	}
+	hits := o.hits.Load()
+	r.want("/x", 200)
+	if o.hits.Load() != hits+1 {
+		t.Errorf("%d hits for one request on a closed path: probes go on", o.hits.Load()-hits)
+	}
+}
+
+func TestFailedProbesOpenAgain(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, "probe_uri /health\nprobe_interval 10ms"))
+	trip(r, o, 3)
+	r.eventually("it to be opened by probes", func() bool { return r.path(o).OpenedTotal >= 3 })
+	recent := r.path(o).Recent
+	if got := recent[len(recent)-1].Cause; got != "CB.PROBE_FAILED: status 500" {
+		t.Errorf("cause %q, want CB.PROBE_FAILED and why", got)
+	}
+}
+
+func TestMetricsAndAdminAPISayWhatTheBreakersSay(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "relay_breaker {\nlocal_id here\n}", "metrics /metrics\n"+strings.Replace(br(o, ""), "150ms", "1m", 1))
+	r.want("/x", 200)
+	trip(r, o, 3)
+	r.want("/x", 503)
+	text := r.want("/metrics", 200).body
+	path := "here→" + o.addr()
+	for _, line := range []string{
+		`caddy_relay_breaker_state{path="%s",registry="default"} 2`,
+		`caddy_relay_breaker_transitions_total{path="%s",registry="default",to="OPEN"} 1`,
+		`caddy_relay_breaker_rejected_total{path="%s",registry="default"} 1`,
+		`caddy_relay_breaker_calls_total{outcome="success",path="%s",registry="default"} 1`,
+		`caddy_relay_breaker_calls_total{outcome="failure",path="%s",registry="default"} 3`,
+		`caddy_relay_breaker_calls_total{outcome="neutral",path="%s",registry="default"} 0`,
+	} {
+		if want := fmt.Sprintf(line, path); !strings.Contains(text, want+"\n") {
+			t.Errorf("metrics lack %s; have:\n%s", want, grep(text, "relay_breaker"))
+		}
+	}
+	code, body := admin(t, http.MethodGet, "")
+	for _, field := range []string{
+		`"path_id":"` + path + `"`, `"registry":"default"`, `"state":"OPEN"`, `"since":"`, `"reason":"3 failures in a row"`,
+		`"failures":0`, `"successes":0`, `"half_open_in_flight":0`, `"next_trial_at":"`, `"rejected_total":1`, `"opened_total":1`,
+		`"recent":[{"at":"`, `"cause":"status 500"`,
+	} {
+		if code != 200 || !strings.Contains(body, field) {
+			t.Errorf("GET /relay_breaker = %d %s, lacks %s", code, body, field)
+		}
+	}
+}
+
+func TestOperatorsDecideByTheAdminAPI(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "relay_breaker {\nlocal_id here\n}", br(o, ""))
+	path := "here→" + o.addr()
+	do := func(action, more string) (int, string) {
+		return admin(t, http.MethodPost, fmt.Sprintf(`{"path_id":%q,"action":%q%s}`, path, action, more))
+	}
+	for _, step := range []struct {
+		action, more string
+		state        breaker.State
+		answer       int
+	}{
+		{"force_open", "", breaker.Open, 503},
+		{"force_closed", `,"registry":"default"`, breaker.Closed, 200},
+		{"force_open", `,"ttl":"1h"`, breaker.Open, 503},
+		{"auto", "", breaker.Closed, 200},
+		{"force_open", "", breaker.Open, 503},
+		{"reset", "", breaker.Closed, 200},
+		{"force_open", "", breaker.Open, 503},
+		{"remove", "", breaker.Closed, 200},
+	} {
+		if code, body := do(step.action, step.more); code != 200 || !strings.HasPrefix(body, "[") {
+			t.Fatalf("%s = %d %s, want 200 and the paths", step.action, code, body)
+		}
+		r.want("/x", step.answer)
+		if v := r.path(o); v.State != step.state {
+			t.Fatalf("after %s: %v, want %v", step.action, v.State, step.state)
+		}
+	}
+	if code, _ := do("force_open", `,"ttl":"50ms"`); code != 200 {
+		t.Fatalf("force_open with a ttl = %d", code)
+	}
+	r.becomes(o, breaker.Closed)
+	for _, bad := range []struct {
+		method, body string
+		code         int
+		says         string
+	}{
+		{http.MethodPost, `{"path_id":"nobody","action":"reset"}`, 404, "CB.REGISTRY_PATH_NOT_FOUND: nobody"},
+		{http.MethodPost, `{"path_id":"` + path + `","registry":"other","action":"reset"}`, 404, "CB.REGISTRY_PATH_NOT_FOUND"},
+		{http.MethodPost, `{"action":"reset"}`, 400, "path_id: missing"},
+		{http.MethodPost, `{"path_id":"x","action":"explode"}`, 400, "action: must be force_open"},
+		{http.MethodPost, `{"path_id":"x","action":"reset","ttl":"1m"}`, 400, "ttl: only force_open"},
+		{http.MethodPost, `{"path_id":"x","action":"force_open","ttl":"-1m"}`, 400, "ttl: must be a duration above 0"},
+		{http.MethodPost, `{"path_id":"x","action":"force_open","until":"1m"}`, 400, "unknown field"},
+		{http.MethodPost, `{"path_id":"x","action":"reset"}{}`, 400, "more than one value"},
+		{http.MethodPost, `nonsense`, 400, "decoding the action"},
+		{http.MethodDelete, ``, 405, "method not allowed"},
+	} {
+		if code, says := admin(t, bad.method, bad.body); code != bad.code || !strings.Contains(says, bad.says) {
+			t.Errorf("%s %s = %d %q, want %d %q", bad.method, bad.body, code, says, bad.code, bad.says)
+		}
+	}
+}
+
+func TestEachTransitionIsOneEvent(t *testing.T) {
+	o := newOrigin(t)
+	seen := collectEvents(t)
+	r := start(t, "events {\non relay-breaker.state.changed test_collect\n}", br(o, ""))
+	trip(r, o, 3)
+	// A reload in between must neither lose nor double any.
+	r.load("events {\non relay-breaker.state.changed test_collect\n}", br(o, "")+"\nheader X-Edited elsewhere")
+	o.status.Store(200)
+	r.becomes(o, breaker.HalfOpen)
+	r.want("/x", 200)
+	r.want("/x", 200)
+	r.eventually("three events", func() bool { return len(seen()) >= 3 })
+	want := []string{"CLOSED>OPEN 3 failures in a row", "OPEN>HALF_OPEN the open time is over", "HALF_OPEN>CLOSED 2 trials in a row succeeded"}
+	if got := seen(); strings.Join(got, "; ") != strings.Join(want, "; ") {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+func grep(text, word string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
