@@ -1,0 +1,49 @@
+package filestore
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// fault says where err happened and what it means, once. A code that is known already stays.
+func fault(op muxcore.Op, key string, err error) error {
+	e := &muxcore.Error{Code: muxcore.CodeUnavailable, Op: op, Key: key, Err: err}
+	known, ok := errors.AsType[*muxcore.Error](err)
+	switch {
+	case ok:
+		e.Code, e.Info = known.Code, known.Info
+		if known == err { //nolint:errorlint // only the outermost can be replaced without losing what wraps it
+			e.Err = known.Err
+		}
+	case errors.Is(err, fs.ErrPermission):
+		e.Code = muxcore.CodeDenied
+	}
+	if e.Code != muxcore.CodeKeyNotFound && errors.Is(e.Err, fs.ErrNotExist) {
+		e.Err = opaque(e.Err)
+	}
+	return e
+}
+
+// opaque keeps the words of err only: an absence that is not the object's must not pass for one.
+func opaque(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+func absent(op muxcore.Op, key string, err error) error {
+	return &muxcore.Error{Code: muxcore.CodeKeyNotFound, Op: op, Key: key, Err: err}
+}
+
+func conflict(key string, err error) error {
+	return &muxcore.Error{Code: muxcore.CodeKeyConflict, Key: key, Err: err}
+}
+
+// noObject tells whether opening a path failed because no object is there: nothing, something else, or something that
+// lies outside of the root.
+func (d *rootDir) noObject(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || d.escapes != nil && errors.Is(err, d.escapes) || isNoFile(err)
+}

@@ -1,0 +1,294 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+const (
+	readChunk = 512
+
+	// pageSize is how many names of one directory are held at once: a larger one is read several times.
+	pageSize = 50_000
+
+	// beyond, after a prefix, is greater than every key with it: keys are UTF-8, which has no such byte.
+	beyond = "\xff"
+
+	// lostAndFound is what file systems put into their root, for their own use.
+	lostAndFound = "lost+found"
+)
+
+// List implements muxcore.Store. Entries tell no more than keys: anything else would cost an open for each.
+func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
+	return func(yield func(muxcore.Entry, error) bool) {
+		if err := s.list(ctx, &opts, yield); err != nil {
+			yield(muxcore.Entry{}, fault(muxcore.OpList, opts.Prefix, err))
+		}
+	}
+}
+
+func (s *Store) list(ctx context.Context, opts *muxcore.ListOptions, yield func(muxcore.Entry, error) bool) error {
+	if err := muxcore.CheckPrefix(opts.Prefix); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for retried := false; ; retried = true {
+		w := &walk{ctx: ctx, opts: opts, yield: yield, pageSize: pageSize, cursor: opts.After}
+		err := s.walk(w)
+		if errors.Is(err, errDone) {
+			return nil
+		}
+		if retried || !errors.Is(err, errRootChanged) {
+			return err
+		}
+	}
+}
+
+func (s *Store) walk(w *walk) (err error) {
+	if w.d, err = s.acquire(); err != nil {
+		return err
+	}
+	defer s.release(w.d)
+	dir, _ := splitKey(w.opts.Prefix)
+	if err := w.folder(dir); err != nil || w.count > 0 {
+		return err
+	}
+	return s.current(w.d) // that nothing is there is only said of the root
+}
+
+// walk is a list under way, in the order of keys: that of names with a slash after those of folders.
+type walk struct {
+	ctx      context.Context //nolint:containedctx // it lives exactly as long as the call
+	d        *rootDir
+	opts     *muxcore.ListOptions
+	yield    func(muxcore.Entry, error) bool
+	pageSize int
+
+	cursor string // what is not greater is not of interest
+	count  int    // entries given
+}
+
+// name is an entry of a directory as it is ordered, a folder with a slash at its end.
+type name struct {
+	text string
+	link bool
+}
+
+func byText(a, b name) int { return strings.Compare(a.text, b.text) }
+
+// errDone ends a walk that has given all that was asked for.
+var errDone = errors.New("done")
+
+// folder lists what lies below dir, "" or with a slash at its end.
+func (w *walk) folder(dir string) error {
+	from := ""
+	for {
+		names, more, err := w.page(dir, from)
+		if err != nil {
+			return w.skipped(dir, err)
+		}
+		for _, n := range names {
+			if err := w.ctx.Err(); err != nil {
+				return err
+			}
+			if err := w.name(dir+n.text, n.link); err != nil {
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+		from = names[len(names)-1].text
+	}
+}
+
+// skipped decides about a folder that cannot be read. One that has vanished is no error; one that is denied is, for a
+// list that lacks a part and does not say so makes others believe that there is nothing.
+func (w *walk) skipped(dir string, err error) error {
+	if w.d.noObject(err) || errors.Is(err, errNotFolder) {
+		return nil
+	}
+	if dir == lostAndFound+"/" && errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
+}
+
+// name lists one name: a file, or all below a folder.
+func (w *walk) name(full string, link bool) error {
+	folder := strings.HasSuffix(full, "/")
+	if folder && full+beyond <= w.cursor || !folder && full <= w.cursor {
+		return nil
+	}
+	group, rolled := w.group(full)
+	switch {
+	case rolled && folder:
+		if group <= w.cursor {
+			return nil
+		}
+		if found, err := w.holdsObject(full); !found || err != nil {
+			return err
+		}
+	case folder:
+		return w.folder(full)
+	case link && !w.leadsToObject(full):
+		return nil
+	case !rolled:
+		return w.give(muxcore.Entry{Info: muxcore.Info{Key: full, Size: -1}})
+	}
+	if group <= w.cursor {
+		return nil
+	}
+	w.cursor = group + beyond
+	return w.give(muxcore.Entry{Info: muxcore.Info{Key: group}, IsPrefix: true})
+}
+
+// group is what full is rolled up into.
+func (w *walk) group(full string) (string, bool) {
+	if w.opts.Delimiter == "" || len(full) < len(w.opts.Prefix) {
+		return "", false
+	}
+	at := strings.Index(full[len(w.opts.Prefix):], w.opts.Delimiter)
+	if at < 0 {
+		return "", false
+	}
+	return full[:len(w.opts.Prefix)+at+len(w.opts.Delimiter)], true
+}
+
+func (w *walk) give(e muxcore.Entry) error {
+	w.count++
+	if !w.yield(e, nil) || w.opts.Limit > 0 && w.count >= w.opts.Limit {
+		return errDone
+	}
+	return nil
+}
+
+var errNotFolder = errors.New("not a folder")
+
+// page gives up to pageSize names of dir that come after from, in order. more tells that there may be others.
+func (w *walk) page(dir, from string) (names []name, more bool, err error) {
+	err = w.d.each(dir, func(e fs.DirEntry) error {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		n, ok := w.wanted(dir, e)
+		if !ok || n.text <= from {
+			return nil
+		}
+		if names = append(names, n); len(names) >= 2*w.pageSize { // keep the first ones, drop the rest
+			slices.SortFunc(names, byText)
+			names, more = names[:w.pageSize], true
+		}
+		return nil
+	})
+	slices.SortFunc(names, byText)
+	if len(names) > w.pageSize {
+		names, more = names[:w.pageSize], true
+	}
+	return names, more, err
+}
+
+// wanted gives the name of an entry, and tells whether it, or anything below it, can be listed.
+func (w *walk) wanted(dir string, e fs.DirEntry) (name, bool) {
+	n := name{text: e.Name(), link: e.Type()&fs.ModeSymlink != 0}
+	if !visible(dir, n.text) {
+		return n, false
+	}
+	if e.IsDir() {
+		n.text += "/"
+	}
+	full := dir + n.text
+	if !strings.HasPrefix(full, w.opts.Prefix) || len(full) > muxcore.MaxKeyLength {
+		return n, false
+	}
+	if e.IsDir() {
+		return n, full+beyond > w.cursor
+	}
+	return n, full > w.cursor && (n.link || e.Type().IsRegular())
+}
+
+// visible tells whether keys can have this segment, in a list that has come into dir.
+func visible(dir, name string) bool {
+	if dir == muxcore.ReservedPrefix+"/" {
+		return dir+name+"/" == muxcore.InternalPrefix
+	}
+	return muxcore.CheckKey(name) == nil && segmentFault(name) == nil
+}
+
+// leadsToObject looks behind a symbolic link.
+func (w *walk) leadsToObject(full string) bool {
+	fi, err := w.d.Stat(full)
+	return err == nil && fi.Mode().IsRegular()
+}
+
+// holdsObject tells whether there is any object below dir, and looks no further than the first.
+func (w *walk) holdsObject(dir string) (found bool, err error) {
+	var folders []string
+	err = w.d.each(dir, func(e fs.DirEntry) error {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		switch name := e.Name(); {
+		case !visible(dir, name):
+		case e.IsDir():
+			folders = append(folders, dir+name+"/")
+		case e.Type().IsRegular(), e.Type()&fs.ModeSymlink != 0 && w.leadsToObject(dir+name):
+			found = true
+			return errDone
+		}
+		return nil
+	})
+	if found {
+		return true, nil
+	}
+	if err != nil {
+		return false, w.skipped(dir, err)
+	}
+	for _, folder := range folders {
+		if found, err := w.holdsObject(folder); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// each calls f for the entries of a directory, in no order.
+func (d *rootDir) each(dir string, f func(fs.DirEntry) error) error {
+	file, err := d.Open("./" + dir)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for {
+		entries, err := file.ReadDir(readChunk)
+		for _, e := range entries {
+			if err := f(e); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			if fi, serr := file.Stat(); serr == nil && !fi.IsDir() {
+				return errNotFolder
+			}
+			return err
+		}
+	}
+}
+
+// splitKey splits a key or prefix after its last slash.
+func splitKey(key string) (dir, name string) {
+	at := strings.LastIndexByte(key, '/') + 1
+	return key[:at], key[at:]
+}
