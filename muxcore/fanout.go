@@ -87,7 +87,6 @@ func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load 
 	if s := &shares[0]; s.decides && s.class != ClassOK {
 		return PutResult{}, m.undecided(ctx, o, s)
 	}
-	need := m.quorum(len(o.view.writers))
 	switch {
 	case len(t.done) == 0 && t.no != nil:
 		return PutResult{}, m.annotate(t.no.answer.err, &o.call, t.no.b, o.attempts)
@@ -99,11 +98,8 @@ func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load 
 		t.missed = append(t.missed, t.no.b.Name)
 		t.causes = append(t.causes, t.no.answer.err)
 	}
-	if len(t.missed) > 0 {
-		m.partial(o, &t)
-	}
-	if len(t.done) < need || m.set.FailPartialWrites && len(t.missed) > 0 {
-		return PutResult{}, m.partialError(o, &t)
+	if err := m.settlePartial(o, &t); err != nil {
+		return PutResult{}, err
 	}
 	return t.put(o), nil
 }
@@ -131,12 +127,15 @@ func (t *tally) put(o *operation) PutResult {
 	return r
 }
 
-// quorum is how many of n backends must hold a Put.
-func (m *Mux) quorum(n int) int {
-	switch q := m.set.WriteQuorum; q {
-	case QuorumAll:
+// quorum is how many backends must hold what the operation puts.
+func (m *Mux) quorum(o *operation) int {
+	n := len(o.view.writers)
+	switch q := m.set.WriteQuorum; {
+	case o.call.op != OpPut || m.set.Mode != Mirror:
+		return 0
+	case q == QuorumAll:
 		return n
-	case QuorumMajority:
+	case q == QuorumMajority:
 		return n/2 + 1
 	default:
 		return int(q)
@@ -240,10 +239,22 @@ func (m *Mux) whyNot(b *backend, op Op) error {
 	return &Error{Code: CodeUnavailable, Backend: b.Name, Err: errors.New("a trial is under way")}
 }
 
-// partial counts and tells of a write that some backends missed.
-func (m *Mux) partial(o *operation, t *tally) {
-	m.partials.Add(1)
-	m.emit(Event{Kind: EventFanoutPartial, Op: o.call.op, Key: o.call.key, Failed: t.missed, Causes: t.causes})
+// settlePartial tells of a write that some backends missed, and makes it an error if the settings say so. Those taken
+// out of service are told of as well, but hold up nobody.
+func (m *Mux) settlePartial(o *operation, t *tally) error {
+	failed := len(t.done) < m.quorum(o) || m.set.FailPartialWrites && len(t.missed) > 0
+	for _, b := range o.view.away {
+		t.missed = append(t.missed, b.Name)
+		t.causes = append(t.causes, m.whyNot(b, o.call.op))
+	}
+	if len(t.missed) > 0 {
+		m.partials.Add(1)
+		m.emit(Event{Kind: EventFanoutPartial, Op: o.call.op, Key: o.call.key, Failed: t.missed, Causes: t.causes})
+	}
+	if !failed {
+		return nil
+	}
+	return &Error{Code: CodeWriteFanoutPartial, Op: o.call.op, Key: o.call.key, Attempts: o.attempts, Err: errors.Join(t.causes...)}
 }
 
 // deleteIf lets the first writable backend that is up and can write conditionally decide, and the others follow.
@@ -289,16 +300,8 @@ func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (De
 		o.lastErr = errors.Join(t.causes...)
 		return DeleteResult{}, m.exhausted(ctx, o)
 	}
-	if len(t.missed) > 0 {
-		m.partial(o, &t)
-		if m.set.FailPartialWrites {
-			return DeleteResult{}, m.partialError(o, &t)
-		}
+	if err := m.settlePartial(o, &t); err != nil {
+		return DeleteResult{}, err
 	}
 	return DeleteResult{Via: via, Missed: t.missed}, nil
-}
-
-// partialError is the error of a fan-out that reached too few.
-func (m *Mux) partialError(o *operation, t *tally) error {
-	return &Error{Code: CodeWriteFanoutPartial, Op: o.call.op, Key: o.call.key, Attempts: o.attempts, Err: errors.Join(t.causes...)}
 }

@@ -225,7 +225,7 @@ func TestMutationUnderTraffic(t *testing.T) {
 					hooks[3].set(fails)
 				}
 			})
-			for range 1000 {
+			for range 300 {
 				select {
 				case tick <- struct{}{}:
 				default:

@@ -10,6 +10,7 @@ type view struct {
 	writes   pool
 	cutoff   time.Time  // the facts hold until then: a cooldown ends; zero: for good
 	writers  []*backend // in service, writable, whatever their weight
+	away     []*backend // writable, but draining or drained: they miss what is written
 	canWrite bool       // some backend is writable, in service or not
 }
 
@@ -44,6 +45,9 @@ func (m *Mux) refreshLocked() *view {
 	for _, b := range v.all {
 		v.canWrite = v.canWrite || b.writable()
 		if b.drain.out() {
+			if b.writable() {
+				v.away = append(v.away, b)
+			}
 			continue
 		}
 		if b.weight.Load() > 0 {
