@@ -2,6 +2,8 @@ package caddymux
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -12,8 +14,11 @@ func init() { caddy.RegisterModule(new(App)) }
 // appID is the name of the app in a config.
 const appID = "storage_mux"
 
-// App knows the storage trees of a config, and starts them. It needs no config of its own.
+// App knows the storage trees of a config: it starts them, and tells the log, the events app and the metrics of that
+// config about them. It needs no config of its own.
 type App struct {
+	observer *observer
+
 	mu    sync.Mutex
 	trees map[string]adopted // by name
 }
@@ -30,6 +35,14 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 		ID:  appID,
 		New: func() caddy.Module { return new(App) },
 	}
+}
+
+// Provision implements caddy.Provisioner.
+func (a *App) Provision(ctx caddy.Context) (err error) {
+	if a.observer, err = newObserver(ctx); err != nil {
+		return err
+	}
+	return ctx.GetMetricsRegistry().Register(&collector{a})
 }
 
 // appOf is the app of the config that is being provisioned.
@@ -55,20 +68,37 @@ func (a *App) adopt(key treeKey, t *tree) error {
 	return nil
 }
 
-// Start opens the trees, which starts their health checks. A request that is earlier has opened its own.
-func (a *App) Start() error {
+// all lists the trees of the config by name.
+func (a *App) all() []*tree {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, one := range a.trees {
-		if err := one.t.open(); err != nil {
-			return fmt.Errorf("tree %q: %w", name, err)
+	list := make([]*tree, 0, len(a.trees))
+	for _, one := range a.trees {
+		list = append(list, one.t)
+	}
+	slices.SortFunc(list, func(x, y *tree) int { return strings.Compare(x.name, y.name) })
+	return list
+}
+
+// Start opens the trees, which starts their health checks. A request that is earlier has opened its own.
+func (a *App) Start() error {
+	a.observer.start()
+	for _, t := range a.all() {
+		if err := t.open(); err != nil {
+			return fmt.Errorf("tree %q: %w", t.name, err)
 		}
 	}
 	return nil
 }
 
-// Stop implements caddy.App. Trees end with the handlers and requests that use them.
-func (*App) Stop() error { return nil }
+// Stop ends what tells of events. Trees end with the handlers and requests that use them.
+func (a *App) Stop() error {
+	a.observer.stop()
+	return nil
+}
 
 // Interface guards.
-var _ caddy.App = (*App)(nil)
+var (
+	_ caddy.App         = (*App)(nil)
+	_ caddy.Provisioner = (*App)(nil)
+)

@@ -309,14 +309,13 @@ func TestRandomRangesAgreeWithServeContent(t *testing.T) {
 	for range 3000 {
 		var specs []string
 		for range 1 + rnd.IntN(4) {
-			specs = append(specs, []string{number() + "-" + number(), number() + "-", "-" + number(), ""}[rnd.IntN(4)])
+			// Never inverted: net/http overlooks that where the first byte is past the end.
+			from := 1 + rnd.IntN(30)
+			specs = append(specs, []string{fmt.Sprintf("%d-%d", from, from+rnd.IntN(9)), number() + "-", "-" + number(), ""}[rnd.IntN(4)])
 		}
 		r := request(t, []string{http.MethodGet, http.MethodHead}[rnd.IntN(2)], "/x.txt", nil)
 		r.Header.Set("Range", "bytes="+strings.Join(specs, ","))
 		theirs, ours := o.theirs(t, r), o.ours(t, r)
-		if theirs.Status == http.StatusRequestedRangeNotSatisfiable && theirs.Header.Get("Content-Range") == "" {
-			theirs = o.theirs(t, request(t, r.Method, "/x.txt", nil)) // malformed: ignored
-		}
 		if diff := cmp.Diff(theirs, ours); diff != "" {
 			t.Fatalf("%s Range: %q (-http.ServeContent +storage_mux):\n%s", r.Method, r.Header.Get("Range"), diff)
 		}

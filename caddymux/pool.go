@@ -33,7 +33,8 @@ type tree struct {
 	mu    sync.Mutex
 	views []*observer // of the configs that use the tree, in the order they came
 
-	current atomic.Pointer[observer]
+	current  atomic.Pointer[observer]
+	counters counters
 	done    chan struct{} // closed when everything is closed
 	err     error         // of closing; set before done is closed
 }
@@ -64,6 +65,18 @@ func (t *tree) acquire() *tree {
 		if t = newest(t.name); t == nil {
 			return nil
 		}
+	}
+	if t.open() != nil {
+		t.release()
+		return nil
+	}
+	return t
+}
+
+// peek is acquire for those who only look at a tree that is at work already. It never falls back to another one.
+func (t *tree) peek() *tree {
+	if !t.enter() {
+		return nil
 	}
 	if t.open() != nil {
 		t.release()
@@ -144,10 +157,14 @@ func (t *tree) unwatch(o *observer) {
 	t.current.Store(last)
 }
 
-// observe hands an event to the newest config.
+// observe counts an attempt, and hands other events to the newest config.
 func (t *tree) observe(e muxcore.Event) {
+	if e.Kind == muxcore.EventAttempt {
+		t.counters.attempt(&e)
+		return
+	}
 	if o := t.current.Load(); o != nil {
-		o.observe(e)
+		o.observe(&e)
 	}
 }
 
@@ -163,7 +180,7 @@ func (h *Handler) join(ctx caddy.Context, root *branch) error {
 		return err
 	}
 	h.tree, h.key = t, key
-	h.view = newObserver(ctx, h.logger)
+	h.view = app.observer
 	t.watchBy(h.view)
 	return app.adopt(key, t)
 }
