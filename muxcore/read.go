@@ -239,7 +239,7 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 			e.Code = CodeCredentialExpired
 		}
 		return e
-	case o.class == ClassTimeout:
+	case o.class == ClassTimeout && o.missed == 0: // with a miss it is "could not be asked"
 		e.Code = CodeBackendTimeout
 	default:
 		e.Code = CodeAllBackendsDown
