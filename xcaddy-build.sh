@@ -43,7 +43,7 @@ cmd_build() {
 cmd_run() {
 	cmd_build
 	local data=$build_dir/example
-	mkdir -p "$data"
+	mkdir -p "$data/directory"
 	say "serving Caddyfile.example; its data is in ${data#"$root"/} (end with Ctrl-C)"
 	cat <<'TOUR'
 

@@ -94,7 +94,9 @@ http://:{$PORT2} {
 }
 http://:{$PORT3} {
 	storage_mux {
-		backend h http {$F1}
+		backend h http {$F1} {
+			conditional_write
+		}
 		%[1]s
 	}
 }

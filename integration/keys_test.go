@@ -80,18 +80,18 @@ func TestTheLongestKeyIsStored(t *testing.T) {
 // oddKeys are keys that must come out as they went in, each an object of its own.
 var oddKeys = []string{
 	"a b", "a+b", "a%2Bb", "a%20b", "100%", "a&b", "a;b=c", "a,b", "a'b", "a@b", "a$b", "a!b", "a(b)", "[a]", "{a}", "{env.HOME}",
-	"a=b", "~a", "^a", "`a", "h#x", "...", "..a", "a..b", ".hidden", "\u00e9", "e\u0301", "\u65e5\u672c", "\U0001f600", "a\u00a0b", "-", "_", "a/b c/d+e",
+	"a=b", "~a", "^a", "`a", "h#x", "..a", "a..b", ".hidden", "\u00e9", "e\u0301", "\u65e5\u672c", "\U0001f600", "a\u00a0b", "-", "_", "a/b c/d+e",
 }
 
-// windowsChars are keys that the file backend may refuse, as Windows would.
-var windowsChars = []string{"q?x", `a"b`, "a<b>", "a|b", "a*b", "c:d"}
+// windowsForms are keys that the file backend may refuse, as Windows would.
+var windowsForms = []string{"...", "q?x", `a"b`, "a<b>", "a|b", "a*b", "c:d"}
 
 func TestCase080And081OddKeysRoundTrip(t *testing.T) {
 	t.Parallel()
 	eachStore(t, stores(t, ""), func(t *testing.T, s store) {
 		keys := slices.Clone(oddKeys)
 		if s.name != "file" {
-			keys = append(keys, windowsChars...)
+			keys = append(keys, windowsForms...)
 		}
 		for _, key := range keys {
 			path := (&url.URL{Path: "/" + key}).EscapedPath()
@@ -109,6 +109,9 @@ func TestCase080And081OddKeysRoundTrip(t *testing.T) {
 			return
 		}
 		for _, req := range s.origin.Log() {
+			if req.Method != http.MethodGet && req.Method != http.MethodPut {
+				continue
+			}
 			if !slices.Contains(keys, strings.TrimPrefix(req.Path, "/")) || strings.ContainsAny(req.Target, "?# \"<>") {
 				t.Errorf("request line %q stands for the key %q", req.Line, req.Path)
 			}

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -117,7 +118,7 @@ func parts(t *testing.T, contentType string, body []byte) string {
 	var out strings.Builder
 	for mr := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
 		part, err := mr.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out.String()
 		}
 		if err != nil {
@@ -329,7 +330,7 @@ func TestCase050ValidatorsAndVaryUnderEncode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, dir, "d/x.txt", bytes.Repeat([]byte("compressible "), 1000))
-	c := rig.Start(t, strings.ReplaceAll(oracleConfig, "{\n\t", "{\n\tencode gzip\n\t"), rig.InDir(dir))
+	c := rig.Start(t, strings.ReplaceAll(oracleConfig, "} {\n", "} {\n\tencode gzip\n"), rig.InDir(dir))
 	memory := c.On("PORT4")
 	memory.Put("/x.txt", strings.Repeat("compressible ", 1000), "Content-Type", "text/plain; charset=utf-8")
 	for _, s := range []store{{Caddy: c.On("PORT2"), name: "file"}, {Caddy: memory, name: "memory"}} {

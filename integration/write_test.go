@@ -196,6 +196,21 @@ func TestConditionalWrites(t *testing.T) {
 	})
 }
 
+// An HTTP origin that is not known to honour conditions is not trusted with them.
+func TestAConditionThatNobodyCanDecideIs501(t *testing.T) {
+	t.Parallel()
+	f1 := origin.New(t)
+	c := rig.Start(t, `
+		storage_mux {
+			writable
+			backend f1 http {$F1}
+		}`, rig.Env("F1", f1.URL()))
+	wantStatus(t, "PUT", c.Put("/x", "body", "If-None-Match", "*"), http.StatusNotImplemented)
+	if n := f1.Hits(http.MethodPut); n != 0 {
+		t.Errorf("the origin got %d PUTs", n)
+	}
+}
+
 // Row 58: the framing of S3 clients must not become part of an object.
 func TestCase058AwsChunkedFramingIsRefused(t *testing.T) {
 	t.Parallel()
@@ -263,7 +278,6 @@ func TestCase064ExpectContinue(t *testing.T) {
 		storage_mux {
 			writable
 			cooldown 1h
-			journal off
 			backend f1 http {$F1}
 		}`, rig.Env("F1", f1.URL()))
 	f1.Refuse()

@@ -111,7 +111,7 @@ func (c *caddy) choosePorts() error {
 		if err != nil {
 			return err
 		}
-		defer ln.Close()
+		defer func() { _ = ln.Close() }()
 		c.ports = append(c.ports, ln.Addr().(*net.TCPAddr).Port)
 	}
 	c.admin, c.ports = c.ports[0], c.ports[1:]

@@ -58,7 +58,7 @@ func (l load) ask(end time.Time) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(end.Add(answerWithin))
 	request := l.request()
 	br := bufio.NewReaderSize(conn, 64<<10)
@@ -92,7 +92,7 @@ func (l load) verify() error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(answerWithin))
 	if _, err := conn.Write(l.request()); err != nil {
 		return err

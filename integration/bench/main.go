@@ -64,7 +64,7 @@ func run(s settings) error {
 		return err
 	}
 	defer c.stop()
-	fmt.Fprintf(os.Stdout, "%s, %d connections, medians of %d rounds of %v\n\n", bin, s.conns, s.rounds, s.span)
+	_, _ = fmt.Fprintf(os.Stdout, "%s, %d connections, medians of %d rounds of %v\n\n", bin, s.conns, s.rounds, s.span)
 	for _, o := range objects {
 		t := newTable(o)
 		for round := range s.rounds + 1 { // the first one only warms up

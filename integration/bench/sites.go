@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // object is what the sites serve.
@@ -60,7 +61,8 @@ func (s site) serves(o object) bool { return s.name != "respond" || len(o.body) 
 
 // caddyfile returns the config of all sites.
 func caddyfile(objects []object) string {
-	config := "{\n\tadmin 127.0.0.1:{$ADMIN}\n\tpersist_config off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n\tlog {\n\t\tlevel WARN\n\t}\n}\n"
+	var config strings.Builder
+	config.WriteString("{\n\tadmin 127.0.0.1:{$ADMIN}\n\tpersist_config off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n\tlog {\n\t\tlevel WARN\n\t}\n}\n")
 	for _, s := range allSites() {
 		body := s.config
 		if s.name == "respond" {
@@ -70,7 +72,7 @@ func caddyfile(objects []object) string {
 				}
 			}
 		}
-		config += fmt.Sprintf("http://:{$PORT%d} {\n%s\n}\n", s.port, body)
+		_, _ = fmt.Fprintf(&config, "http://:{$PORT%d} {\n%s\n}\n", s.port, body)
 	}
-	return config
+	return config.String()
 }

@@ -30,7 +30,7 @@ func (t *table) add(name string, m measurement) {
 // it, which does the same work.
 func (t *table) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "%s\trequests/s\tlow..high\tallocs/request\tshare\n", t.object.name)
+	_, _ = fmt.Fprintf(tw, "%s\trequests/s\tlow..high\tallocs/request\tshare\n", t.object.name)
 	for i, name := range t.names {
 		rounds := t.rounds[name]
 		perSecond := func(m measurement) float64 { return m.perSecond }
@@ -41,10 +41,10 @@ func (t *table) print(w io.Writer) {
 		if peer, ok := t.peer(i); ok {
 			share = fmt.Sprintf("%.2f of %s", rate/median(t.rounds[peer], perSecond), peer)
 		}
-		fmt.Fprintf(tw, "%s\t%.0f\t%.0f..%.0f\t%.1f\t%s\n", name, rate, low.perSecond, high.perSecond,
+		_, _ = fmt.Fprintf(tw, "%s\t%.0f\t%.0f..%.0f\t%.1f\t%s\n", name, rate, low.perSecond, high.perSecond,
 			median(rounds, func(m measurement) float64 { return m.allocs }), share)
 	}
-	fmt.Fprintln(tw)
+	_, _ = fmt.Fprintln(tw)
 	_ = tw.Flush()
 }
 

@@ -38,7 +38,7 @@ func DeadEnd(tb testing.TB) string {
 		if err != nil {
 			tb.Fatalf("filling the queue of %s: %v", addr, err)
 		}
-		tb.Cleanup(func() { conn.Close() })
+		tb.Cleanup(func() { _ = conn.Close() })
 	}
 	tb.Fatalf("the queue of %s does not fill", addr)
 	return ""

@@ -61,7 +61,7 @@ func (g *gate) refuse() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ln != nil {
-		g.ln.Close()
+		_ = g.ln.Close()
 		g.ln = nil
 	}
 	g.closeConns()
@@ -81,7 +81,7 @@ func (g *gate) shut() { g.refuse() }
 // closeConns closes every connection. The lock must be held.
 func (g *gate) closeConns() {
 	for c := range g.conns {
-		c.TCPConn.Close()
+		_ = c.TCPConn.Close()
 		delete(g.conns, c)
 	}
 }

@@ -69,7 +69,7 @@ func New(tb testing.TB) *Origin {
 	tb.Cleanup(func() {
 		close(o.closed)
 		o.gate.shut()
-		o.srv.Close()
+		_ = o.srv.Close()
 	})
 	return o
 }

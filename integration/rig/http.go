@@ -144,7 +144,7 @@ func (c *Caddy) Raw(request string, half bool) (Response, error) {
 	if err != nil {
 		c.tb.Fatalf("connecting to Caddy: %v", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(AnswerWithin))
 	if _, err := io.WriteString(conn, request); err != nil {
 		return Response{}, fmt.Errorf("sending: %w", err)

@@ -38,7 +38,7 @@ func freePort(tb testing.TB) int {
 		if err != nil {
 			continue
 		}
-		ln.Close()
+		_ = ln.Close()
 		taken[port] = true
 		return port
 	}
