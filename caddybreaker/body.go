@@ -67,7 +67,7 @@ func (b *trackedBody) Close() error {
 
 // over judges the end of the body.
 func (b *trackedBody) over(err error) {
-	if err == io.EOF { //nolint:errorlint // io.Reader returns it bare; a wrapped one is a broken body
+	if err == io.EOF { // readers return it bare; a wrapped one is a broken body
 		if b.length >= 0 && b.read < b.length {
 			b.finish(failure("body: ended early"))
 			return
@@ -178,7 +178,7 @@ type upload struct {
 // Read implements io.Reader.
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns it bare
+	if err != nil && err != io.EOF { // readers return io.EOF bare
 		u.broke.Store(true)
 	}
 	return n, err

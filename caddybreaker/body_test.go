@@ -242,3 +242,27 @@ func (brokenWriterTo) WriteTo(w io.Writer) (int64, error) {
 	}
 	return int64(n), err
 }
+
+// A path that hangs looks well to whoever counts results only: its clients give
+// up, and that is neutral.
+func TestAPathThatHangsIsFoundOutBySlowCallAndByItsTrials(t *testing.T) {
+	o := newOrigin(t)
+	r := start(t, "", br(o, "slow_call 40ms\ntrial_timeout 1m"))
+	o.pause()
+	for range 3 {
+		r.cancelled(80 * time.Millisecond)
+	}
+	if v := r.path(o); v.OpenedTotal != 1 || v.Recent[0].Cause != "slow: no answer within 40ms" {
+		t.Errorf("after 3 clients gave up: opened %d times, %+v; want 1", v.OpenedTotal, v.Recent)
+	}
+
+	hung := newOrigin(t)
+	r = start(t, "", br(hung, "trial_timeout 40ms"))
+	trip(r, hung, 3)
+	hung.pause()
+	r.becomes(hung, breaker.HalfOpen)
+	r.cancelled(80 * time.Millisecond)
+	if v := r.path(hung); v.OpenedTotal != 2 {
+		t.Errorf("after a trial without an answer: opened %d times, %+v; want 2", v.OpenedTotal, v.Recent)
+	}
+}

@@ -225,7 +225,7 @@ func parseProbeURI(d *caddyfile.Dispenser, o *Options) error {
 	if !d.NextArg() {
 		return d.Errf("probe_uri: missing a path")
 	}
-	if err := validProbeURI(or(d.Val(), "?")); err != nil {
+	if err := validProbeURI(or(d.Val(), "?")); err != nil && !strings.Contains(d.Val(), "{") {
 		return d.WrapErr(err)
 	}
 	o.ProbeURI = d.Val()

@@ -32,12 +32,22 @@ func (c *call) end(v verdict) {
 	c.guard.entry.calls[v.outcome].Add(1)
 }
 
-// answered judges the header of an answer, and whether that settles the call.
-func (c *call) answered(v verdict, start time.Time) verdict {
-	if c.permit.Answered() && v.outcome == breaker.Success {
-		return failure("slow: " + time.Since(start).Round(time.Millisecond).String())
+// hurry makes the call a failure when its answer takes too long, at that moment:
+// a path that hangs would otherwise look well until its clients give up, which
+// says nothing about it. The limit is slow_call and, for a trial, trial_timeout.
+// The returned function is called with the answer, and reports whether it came
+// too late; the permit must not be touched then.
+func (c *call) hurry() (late func() bool) {
+	opts := &c.guard.def.opts
+	limit, why := time.Duration(opts.SlowCall), "slow: no answer within "
+	if patience := time.Duration(opts.TrialTimeout); c.permit.IsTrial() && (limit == 0 || patience < limit) {
+		limit, why = patience, "the trial had no answer within "
 	}
-	return v
+	if limit == 0 {
+		return func() bool { return false }
+	}
+	timer := time.AfterFunc(limit, func() { c.end(failure(why + limit.String())) })
+	return func() bool { return !timer.Stop() }
 }
 
 // endWith ends the call when ctx does: the request is over, and nobody closed

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -65,7 +64,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	takeBackRetryAfter(w, r)
 	note(r.Context(), g, "")
-	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c, start: time.Now()}
+	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c, late: c.hurry()}
+	defer answer.late() // ends the timer where nothing was ever written
 	defer func() {
 		if p := recover(); p != nil {
 			c.end(h.panicked(r, p))
@@ -112,7 +112,7 @@ type answer struct {
 	*caddyhttp.ResponseWriterWrapper
 	*call
 
-	start   time.Time
+	late    func() bool
 	wrote   bool
 	verdict verdict
 }
@@ -144,7 +144,11 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 // header judges the answer, and ends the call where nothing after it counts.
 func (a *answer) header(status int) {
 	a.wrote = true
-	a.verdict = a.answered(a.guard.def.classes.status(status, a.Header()), a.start)
+	if a.late() {
+		return // judged already
+	}
+	a.permit.Answered()
+	a.verdict = a.guard.def.classes.status(status, a.Header())
 	if a.verdict.outcome != breaker.Success || status == http.StatusSwitchingProtocols || isStream(a.Header()) {
 		a.end(a.verdict)
 	}

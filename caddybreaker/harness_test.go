@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -86,9 +87,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if h := o.header.Load(); h != nil {
-		for k, vs := range *h {
-			w.Header()[k] = vs
-		}
+		maps.Copy(w.Header(), *h)
 	}
 	switch {
 	case o.cut.Load():
@@ -151,6 +150,7 @@ func (r *rig) load(global, site string) {
 }
 http:// {
 	bind unix/%s
+	respond /_ready 204
 	%s
 }
 `, r.t.TempDir(), global, r.socket, site)
@@ -162,7 +162,13 @@ http:// {
 		r.t.Fatalf("loading: %v\n%s", err, text)
 	}
 	if r.client != nil {
-		r.client.CloseIdleConnections() // those of the old listener
+		// The old server may still take a connection, only to close it.
+		for streak := 0; streak < 3; streak++ {
+			r.client.CloseIdleConnections()
+			if r.get("/_ready").status != http.StatusNoContent {
+				streak = 0
+			}
+		}
 	}
 }
 

@@ -32,10 +32,7 @@ func newNamedPath(ctx caddy.Context, registryName, local, id string, o Options) 
 			return nil, err
 		}
 	}
-	if err := o.needs(o, false, false); err != nil {
-		return nil, err
-	}
-	if p.def, err = newDefinition(o.over(p.registry.defaults.withoutProbes())); err != nil {
+	if p.def, err = o.define(p.registry.defaults, false, false); err != nil {
 		return nil, err
 	}
 	_, err = p.registry.define(id, p)

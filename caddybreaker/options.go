@@ -38,8 +38,9 @@ type Options struct {
 	// How many trials may be on their way at a time while half-open. Default: 3.
 	HalfOpenMaxCalls int `json:"half_open_max_calls,omitempty"`
 
-	// The longest a trial holds its place while half-open. A body of known length
-	// that makes no progress for this long is a failure, too. Default: 60s.
+	// The longest a trial holds its place while half-open. Without an answer by then
+	// it is a failure; so is a body of known length, in any state, that makes no
+	// progress for this long. Default: 60s.
 	TrialTimeout caddy.Duration `json:"trial_timeout,omitempty"`
 
 	// Statuses that are failures: codes ("503") and classes ("5xx").
@@ -50,8 +51,8 @@ type Options struct {
 	// them. Default: none.
 	IgnoreStatus []string `json:"ignore_status,omitempty"`
 
-	// An answer whose header took this long or longer is a failure.
-	// Default: no limit.
+	// An answer whose header takes this long or longer is a failure, counted as soon
+	// as the time is over. Default: no limit.
 	SlowCall caddy.Duration `json:"slow_call,omitempty"`
 
 	// Opens the path when at least this share of the calls within the window
@@ -131,8 +132,8 @@ func (o Options) validate() error {
 	if o.MinAvailable < 0 {
 		return fmt.Errorf("min_available: must be positive, got %d", o.MinAvailable)
 	}
-	if err := validProbeURI(o.ProbeURI); err != nil {
-		return err
+	if err := validProbeURI(o.ProbeURI); err != nil && !strings.Contains(o.ProbeURI, "{") {
+		return err // a placeholder is looked at when it has its value
 	}
 	for _, list := range []struct {
 		name  string
@@ -177,13 +178,6 @@ func (o Options) needs(own Options, probing, pool bool) error {
 	return nil
 }
 
-// withoutProbes drops what a registry's defaults say to transports only.
-func (o Options) withoutProbes() Options {
-	o.ProbeURI, o.ProbeInterval, o.ProbeTimeout, o.ProbeOnly = "", 0, 0, false
-	o.MinAvailable = 0
-	return o
-}
-
 // effective fills in every default, so that what is equal looks equal.
 func (o Options) effective() Options {
 	s := o.settings().Effective()
@@ -215,7 +209,7 @@ func (o Options) view() map[string]any {
 			continue
 		}
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if d, ok := field.Interface().(caddy.Duration); ok {
+		if d, ok := reflect.TypeAssert[caddy.Duration](field); ok {
 			out[name] = time.Duration(d).String()
 			continue
 		}
@@ -231,8 +225,29 @@ type definition struct {
 	digest  string // equal for equal options
 }
 
+// define makes the definition of options over a registry's defaults. What the
+// defaults say and the user cannot do is left out; what it says itself is an
+// error.
+func (o Options) define(defaults Options, probing, pool bool) (*definition, error) {
+	if !probing {
+		defaults.ProbeURI, defaults.ProbeInterval, defaults.ProbeTimeout, defaults.ProbeOnly = "", 0, 0, false
+	}
+	if !pool {
+		defaults.MinAvailable = 0
+	}
+	merged := o.over(defaults)
+	merged.ProbeURI = caddy.NewReplacer().ReplaceAll(merged.ProbeURI, "")
+	if err := merged.needs(o, probing, pool); err != nil {
+		return nil, err
+	}
+	return newDefinition(merged)
+}
+
 func newDefinition(o Options) (*definition, error) {
 	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if err := validProbeURI(o.ProbeURI); err != nil {
 		return nil, err
 	}
 	d := &definition{opts: o.effective()}

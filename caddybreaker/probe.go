@@ -30,7 +30,7 @@ const (
 	// How reverseproxy's http transport is told where to dial, and for whom. Both
 	// keys are constants of its package that have no exported name.
 	dialInfoKey      caddy.CtxKey = "reverse_proxy.dial_info"
-	proxyProtocolVar              = "reverse_proxy.proxy_protocol_info"
+	proxyProtocolVar string       = "reverse_proxy.proxy_protocol_info"
 )
 
 // prober is the HalfOpenProbe of a transport: it sends light requests over

@@ -89,12 +89,8 @@ func (t *Transport) Provision(ctx caddy.Context) error {
 		}
 	}
 	proxy := parentProxy(ctx)
-	merged := t.over(t.registry.defaults)
 	_, probing := t.inner.(*reverseproxy.HTTPTransport)
-	if err := merged.needs(t.Options, probing, usesPolicy(proxy)); err != nil {
-		return err
-	}
-	if t.def, err = newDefinition(merged); err != nil {
+	if t.def, err = t.define(t.registry.defaults, probing, usesPolicy(proxy)); err != nil {
 		return err
 	}
 	if t.def.opts.ProbeURI != "" {
@@ -155,13 +151,17 @@ func (t *Transport) roundTrip(req *http.Request, c *call) (*http.Response, error
 		req = req.WithContext(ctx) // a copy, ours to change
 		req.Body = up
 	}
-	start := time.Now()
+	late := c.hurry()
 	res, err := t.inner.RoundTrip(req)
+	if late() {
+		return res, err // judged already
+	}
 	if err != nil {
 		c.end(roundTripFailed(ctx, err, up))
 		return res, err
 	}
-	v := c.answered(c.guard.def.classes.status(res.StatusCode, res.Header), start)
+	c.permit.Answered()
+	v := c.guard.def.classes.status(res.StatusCode, res.Header)
 	if v.outcome != breaker.Success || judgedByHeader(req, res) {
 		c.end(v)
 		return res, nil
@@ -253,9 +253,8 @@ func isStream(h http.Header) bool {
 
 // parentProxy returns the reverse proxy that ctx is loading a module for.
 func parentProxy(ctx caddy.Context) *reverseproxy.Handler {
-	modules := ctx.Modules()
-	for i := len(modules) - 1; i >= 0; i-- {
-		if proxy, ok := modules[i].(*reverseproxy.Handler); ok {
+	for _, module := range slices.Backward(ctx.Modules()) {
+		if proxy, ok := module.(*reverseproxy.Handler); ok {
 			return proxy
 		}
 	}

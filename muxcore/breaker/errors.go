@@ -58,6 +58,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is matches errors of the same code.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // errors.Is unwraps; this compares one link
+	t, ok := target.(*Error) // one link: errors.Is does the unwrapping
 	return ok && t.Code == e.Code && (t.Path == "" || t.Path == e.Path)
 }

@@ -1,6 +1,9 @@
 package breaker
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Group is a pool of paths of which some must stay closed: a member may only
 // trip if at least Min others are closed after it did. An operator's ForceOpen
@@ -20,10 +23,8 @@ func NewGroup(n int) *Group { return &Group{min: n, members: make(map[*Breaker]b
 func (g *Group) Add(b *Breaker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, have := range b.groups {
-		if have == g {
-			return
-		}
+	if slices.Contains(b.groups, g) {
+		return
 	}
 	b.groups = append(b.groups, g)
 	g.mu.Lock()

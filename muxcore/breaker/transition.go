@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (b *Breaker) Subscribe(f func(Change)) (unsubscribe func()) {
 	s := &subscription{f: f}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.subs = append(b.subs[:len(b.subs):len(b.subs)], s)
+	b.subs = append(slices.Clip(b.subs), s)
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()

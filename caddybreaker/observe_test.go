@@ -1,0 +1,113 @@
+package caddybreaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
+)
+
+func TestARefusalIsWhatEachReaderNeeds(t *testing.T) {
+	b, err := breaker.New("here→there", breaker.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.ForceOpen(0)
+	_, refusedErr := b.Allow()
+	err = refused(t.Context(), &guard{entry: &entry{breaker: b}}, refusedErr)
+	if _, ok := errors.AsType[reverseproxy.DialError](err); !ok {
+		t.Error("the proxy sees no dial error, so it would not retry a POST")
+	}
+	if he, ok := errors.AsType[caddyhttp.HandlerError](err); !ok || he.StatusCode != http.StatusServiceUnavailable {
+		t.Error("the server sees no 503")
+	}
+	if !errors.Is(err, breaker.ErrPathOpen) {
+		t.Error("errors.Is does not find CB.PATH_OPEN")
+	}
+	if err.Error() != "CB.PATH_OPEN: here→there" {
+		t.Errorf("message %q", err)
+	}
+}
+
+func TestTheSpanOfARequestSaysWhatTheBreakerDid(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
+	ctx, span := tracer.Start(context.Background(), "request")
+	b, err := breaker.New("here→there", breaker.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	note(ctx, &guard{entry: &entry{breaker: b, key: entryKey{path: "here→there"}}}, "CB.PATH_OPEN")
+	span.End()
+	got := fmt.Sprint(recorder.Ended()[0].Attributes())
+	for _, want := range []string{"relay_breaker.path", "here→there", "relay_breaker.state", "CLOSED", "relay_breaker.code", "CB.PATH_OPEN"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("attributes %s lack %s", got, want)
+		}
+	}
+}
+
+func TestLogLinesAreOnChangeOnlyAndWarningsNameTheRemedy(t *testing.T) {
+	a, b := newOrigin(t), newOrigin(t)
+	file := filepath.Join(t.TempDir(), "log")
+	global := fmt.Sprintf("log breakers {\noutput file %s\ninclude relay_breaker http.reverse_proxy.transport.relay_breaker\n}", file)
+	r := start(t, global, fmt.Sprintf(`reverse_proxy %s %s {
+		lb_policy first
+		transport relay_breaker {
+			failure_threshold 3
+			open_duration 1m
+		}
+	}`, a.addr(), b.addr()))
+	trip(r, a, 3)
+	for range 10 {
+		r.want("/x", 503)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), `"path opened"`); n != 1 || !strings.Contains(string(text), `"level":"warn"`) {
+		t.Errorf("%d lines say it opened, want 1 warning:\n%s", n, text)
+	}
+	if !strings.Contains(string(text), "without lb_policy relay_breaker") {
+		t.Errorf("no warning about the policy:\n%s", text)
+	}
+}
+
+func TestStatusWordsAndRetryAfterAreReadStrictly(t *testing.T) {
+	for word, want := range map[string][2]int{
+		"503": {503, 503}, "5xx": {500, 599}, "1XX": {100, 199},
+		"": {}, "xx": {}, "55xx": {}, "0xx": {}, "6xx": {}, "99": {}, "600": {}, "-5xx": {}, "+503": {}, "5x": {}, "5xxx": {},
+	} {
+		first, last, err := parseStatus(word)
+		if first != want[0] || last != want[1] || (err == nil) != (want[0] != 0) {
+			t.Errorf("parseStatus(%q) = %d, %d, %v; want %v", word, first, last, err, want)
+		}
+	}
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "12": 12 * time.Second, "-1": 0, "1.5": 0, "soon": 0, "99999999999999999999": 0,
+		"Mon, 02 Jan 2006 15:04:05 GMT": 0,
+	} {
+		if got := parseRetryAfter(value); got != want {
+			t.Errorf("parseRetryAfter(%q) = %s, want %s", value, got, want)
+		}
+	}
+	future := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	if got := parseRetryAfter(future); got < 59*time.Minute || got > time.Hour {
+		t.Errorf("parseRetryAfter(%q) = %s, want an hour", future, got)
+	}
+}
