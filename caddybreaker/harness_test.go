@@ -110,13 +110,13 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // rig is a Caddy in this process, and a client for it.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	socket string
 	client *http.Client
 }
 
 // start runs Caddy with a site of the given body, and global options.
-func start(t *testing.T, global, site string) *rig {
+func start(t testing.TB, global, site string) *rig {
 	t.Helper()
 	r := &rig{t: t, socket: filepath.Join(t.TempDir(), "s")}
 	t.Cleanup(func() {
@@ -252,7 +252,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 	}
 }
 
-func dump(t *testing.T) string {
+func dump(t testing.TB) string {
 	t.Helper()
 	text, err := json.Marshal(views())
 	if err != nil {
