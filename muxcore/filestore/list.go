@@ -43,6 +43,9 @@ func (s *Store) list(ctx context.Context, opts *muxcore.ListOptions, yield func(
 	}
 	for retried := false; ; retried = true {
 		w := &walk{ctx: ctx, opts: opts, yield: yield, pageSize: pageSize, cursor: opts.After}
+		if opts.Limit > 0 {
+			w.pageSize = min(max(opts.Limit, readChunk), pageSize)
+		}
 		err := s.walk(w)
 		if errors.Is(err, errDone) {
 			return nil
@@ -71,7 +74,7 @@ type walk struct {
 	d        *rootDir
 	opts     *muxcore.ListOptions
 	yield    func(muxcore.Entry, error) bool
-	pageSize int
+	pageSize int // of the first page of a directory; the next ones are larger
 
 	cursor string // what is not greater is not of interest
 	count  int    // entries given
@@ -91,8 +94,8 @@ var errDone = errors.New("done")
 // folder lists what lies below dir, "" or with a slash at its end.
 func (w *walk) folder(dir string) error {
 	from := ""
-	for {
-		names, more, err := w.page(dir, from)
+	for size := w.pageSize; ; size = min(4*size, pageSize) {
+		names, more, err := w.page(dir, from, size)
 		if err != nil {
 			return w.skipped(dir, err)
 		}
@@ -174,46 +177,46 @@ func (w *walk) give(e muxcore.Entry) error {
 
 var errNotFolder = errors.New("not a folder")
 
-// page gives up to pageSize names of dir that come after from, in order. more tells that there may be others.
-func (w *walk) page(dir, from string) (names []name, more bool, err error) {
-	err = w.d.each(dir, func(e fs.DirEntry) error {
-		if err := w.ctx.Err(); err != nil {
-			return err
+// page gives the first names of dir that come after from, up to size of them. more tells that there may be others.
+func (w *walk) page(dir, from string, size int) (names []name, more bool, err error) {
+	bound := "" // names from here on are for a later page
+	err = w.each(dir, func(e fs.DirEntry) error {
+		n := name{text: e.Name(), link: e.Type()&fs.ModeSymlink != 0}
+		if e.IsDir() {
+			n.text += "/"
 		}
-		n, ok := w.wanted(dir, e)
-		if !ok || n.text <= from {
+		switch {
+		case n.text <= from:
+			return nil
+		case bound != "" && n.text >= bound:
+			more = true
+			return nil
+		case !w.wanted(dir, n.text, e):
 			return nil
 		}
-		if names = append(names, n); len(names) >= 2*w.pageSize { // keep the first ones, drop the rest
+		if names = append(names, n); len(names) >= 2*size {
 			slices.SortFunc(names, byText)
-			names, more = names[:w.pageSize], true
+			bound, names, more = names[size].text, names[:size], true
 		}
 		return nil
 	})
 	slices.SortFunc(names, byText)
-	if len(names) > w.pageSize {
-		names, more = names[:w.pageSize], true
+	if len(names) > size {
+		names, more = names[:size], true
 	}
 	return names, more, err
 }
 
-// wanted gives the name of an entry, and tells whether it, or anything below it, can be listed.
-func (w *walk) wanted(dir string, e fs.DirEntry) (name, bool) {
-	n := name{text: e.Name(), link: e.Type()&fs.ModeSymlink != 0}
-	if !visible(dir, n.text) {
-		return n, false
+// wanted tells whether an entry, or anything below it, can be listed.
+func (w *walk) wanted(dir, text string, e fs.DirEntry) bool {
+	full := dir + text
+	if !strings.HasPrefix(full, w.opts.Prefix) || len(full) > muxcore.MaxKeyLength || !visible(dir, e.Name()) {
+		return false
 	}
 	if e.IsDir() {
-		n.text += "/"
+		return full+beyond > w.cursor
 	}
-	full := dir + n.text
-	if !strings.HasPrefix(full, w.opts.Prefix) || len(full) > muxcore.MaxKeyLength {
-		return n, false
-	}
-	if e.IsDir() {
-		return n, full+beyond > w.cursor
-	}
-	return n, full > w.cursor && (n.link || e.Type().IsRegular())
+	return full > w.cursor && (e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0)
 }
 
 // visible tells whether keys can have this segment, in a list that has come into dir.
@@ -233,10 +236,7 @@ func (w *walk) leadsToObject(full string) bool {
 // holdsObject tells whether there is any object below dir, and looks no further than the first.
 func (w *walk) holdsObject(dir string) (found bool, err error) {
 	var folders []string
-	err = w.d.each(dir, func(e fs.DirEntry) error {
-		if err := w.ctx.Err(); err != nil {
-			return err
-		}
+	err = w.each(dir, func(e fs.DirEntry) error {
 		switch name := e.Name(); {
 		case !visible(dir, name):
 		case e.IsDir():
@@ -262,13 +262,21 @@ func (w *walk) holdsObject(dir string) (found bool, err error) {
 }
 
 // each calls f for the entries of a directory, in no order.
-func (d *rootDir) each(dir string, f func(fs.DirEntry) error) error {
-	file, err := d.Open("./" + dir)
+func (w *walk) each(dir string, f func(fs.DirEntry) error) error {
+	opened, err := w.d.Open("./" + dir)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	file, err := direct(opened)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	for {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
 		entries, err := file.ReadDir(readChunk)
 		for _, e := range entries {
 			if err := f(e); err != nil {

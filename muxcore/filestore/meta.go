@@ -115,6 +115,7 @@ func parseField(name, value string, info *muxcore.Info) bool {
 	switch name {
 	case "etag":
 		info.ETag, info.ETagStored = unescape(value), true
+		ok = value != ""
 	case "own-etag":
 		info.ETag = unescape(value)
 	case "modified":
