@@ -136,6 +136,9 @@ func (c *call) classify(ctx context.Context, err error) Class {
 // finish records a result: in stats, in the backend's health, and as events.
 func (m *Mux) finish(b *backend, p permit, c *call, class Class, err error, took time.Duration) {
 	b.stats.record(class, err, took)
+	if m.set.Hedge.Auto && !c.op.Writes() {
+		b.stats.typical.learn(class, took)
+	}
 	m.settle(b, c.op, p, class, err)
 	if m.set.Observe != nil {
 		m.emit(Event{Kind: EventAttempt, Op: c.op, Key: c.key, Name: b.Name, Class: class, Code: CodeOf(err), Err: err, Took: took})

@@ -70,6 +70,9 @@ type Settings struct {
 	// Rendezvous makes sticky_by_key hash by highest random weight instead of modulo. Default: false.
 	Rendezvous bool
 
+	// Hedge reads, in any mode but mirror, which asks all at once. Default: off.
+	Hedge Hedge
+
 	// Observe is told of every event, never with a lock held. It must be fast and safe for concurrent use; it is
 	// called on the path of requests. Default: nobody.
 	Observe func(Event)
@@ -114,6 +117,7 @@ type Mux struct {
 	failovers atomic.Uint64
 	partials  atomic.Uint64
 	resumes   atomic.Uint64
+	budgeted  hedgeBudget
 
 	mu       sync.Mutex // guards backends and the making of views
 	backends []*backend
@@ -153,6 +157,7 @@ func (s *Settings) fillIn() {
 	orDefault(&s.Cooldown, time.Second)
 	orDefault(&s.MaxCooldown, max(time.Minute, s.Cooldown))
 	orDefault(&s.WriteQuorum, 1)
+	orDefault(&s.Hedge.Share, 0.05)
 	if s.Now == nil {
 		s.Now = time.Now
 	}
@@ -234,6 +239,12 @@ func (s *Settings) check() error {
 	}
 	if s.MaxCooldown < s.Cooldown {
 		return fmt.Errorf("cooldown: most is %v, less than %v to begin with", s.MaxCooldown, s.Cooldown)
+	}
+	if s.Hedge.After < 0 {
+		return fmt.Errorf("hedge: must not be negative, got %v", s.Hedge.After)
+	}
+	if s.Hedge.Share < 0 || s.Hedge.Share > 1 {
+		return fmt.Errorf("hedge: the share of extra reads must be between 0 and 1, got %v", s.Hedge.Share)
 	}
 	if s.Retry.Max < 0 {
 		return fmt.Errorf("retry: must be >= 0, got %d", s.Retry.Max)

@@ -11,6 +11,7 @@ type racer struct {
 	b      *backend
 	permit permit
 	class  Class
+	extra  bool // a hedge
 	cancel context.CancelFunc
 }
 
@@ -43,31 +44,46 @@ func (m *Mux) field(o *operation) []*racer {
 		if b == nil {
 			return field
 		}
-		side := walk{m: m, p: &pool{}} // side by side, nobody waits for a share of the deadline
-		field = append(field, &racer{b: b, permit: p, o: operation{call: o.call, view: o.view, walk: side, deadline: o.deadline}})
+		field = append(field, m.racer(o, b, p, len(field)))
 		if ready && o.walk.i >= len(o.walk.p.ready) {
 			return field
 		}
 	}
 }
 
+// racer is b's part in the operation. Side by side, nobody has to leave others a share of the deadline.
+func (m *Mux) racer(o *operation, b *backend, p permit, index int) *racer {
+	side := walk{m: m, p: &pool{}}
+	return &racer{b: b, permit: p, o: operation{call: o.call, view: o.view, walk: side, deadline: o.deadline, index: o.attempts + index}}
+}
+
+// goRace starts a racer.
+func (m *Mux) goRace(ctx context.Context, c *contest, r *racer) {
+	own, cancel := context.WithCancel(ctx)
+	r.cancel = cancel
+	go func() {
+		r.class = m.try(own, &r.o, r.b, r.permit)
+		c.finish(r)
+	}()
+}
+
+// heard takes in what a racer brings, and tells whether that ends the operation.
+func (m *Mux) heard(o *operation, r *racer) bool {
+	o.attempts += r.o.attempts
+	o.tried++
+	o.answer = r.o.answer
+	return r.class == ClassOK || !m.goesOn(o, r.b, r.class)
+}
+
 // run lets the field race.
 func (m *Mux) run(ctx context.Context, o *operation, field []*racer) *racer {
 	c := &contest{m: m, finished: make(chan *racer, len(field))}
 	for _, r := range field {
-		own, cancel := context.WithCancel(ctx)
-		r.cancel = cancel
-		go func() {
-			r.class = m.try(own, &r.o, r.b, r.permit)
-			c.finish(r)
-		}()
+		m.goRace(ctx, c, r)
 	}
 	for range field {
 		r := <-c.finished
-		o.attempts += r.o.attempts
-		o.tried++
-		o.answer = r.o.answer
-		if r.class == ClassOK || !m.goesOn(o, r.b, r.class) {
+		if m.heard(o, r) {
 			c.end(field, r)
 			return r
 		}
@@ -114,9 +130,9 @@ func (m *Mux) drop(r *racer) {
 	m.release(r.b)
 }
 
-// raceGet is Get where reads race.
-func (m *Mux) raceGet(ctx context.Context, o *operation) (*Object, error) {
-	r := m.race(ctx, o)
+// raceGet is Get where several backends are asked at a time.
+func (m *Mux) raceGet(ctx context.Context, o *operation, race func(context.Context, *operation) *racer) (*Object, error) {
+	r := race(ctx, o)
 	switch {
 	case r == nil:
 		return nil, m.exhausted(ctx, o)
@@ -126,9 +142,9 @@ func (m *Mux) raceGet(ctx context.Context, o *operation) (*Object, error) {
 	return m.opened(ctx, o, r.b, r.cancel), nil
 }
 
-// raceStat is Stat where reads race.
-func (m *Mux) raceStat(ctx context.Context, o *operation) (Info, error) {
-	r := m.race(ctx, o)
+// raceStat is Stat where several backends are asked at a time.
+func (m *Mux) raceStat(ctx context.Context, o *operation, race func(context.Context, *operation) *racer) (Info, error) {
+	r := race(ctx, o)
 	switch {
 	case r == nil:
 		return Info{}, m.exhausted(ctx, o)

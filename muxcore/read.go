@@ -16,6 +16,7 @@ type operation struct {
 	walk     walk
 	view     *view
 	attempts int
+	index    int // of the first attempt, among those of a race
 	tried    int // backends
 	missed   int // of them: answered that they do not have the key
 	denied   int // answered that they will not let us
@@ -64,7 +65,10 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 	defer o.end()
 	o.call.get = opts
 	if m.mode.race && o.walk.left() > 1 {
-		return m.raceGet(ctx, o)
+		return m.raceGet(ctx, o, m.race)
+	}
+	if m.hedges(o) {
+		return m.raceGet(ctx, o, m.hedge)
 	}
 	b, p := m.nextReader(ctx, o)
 	for b != nil {
@@ -100,7 +104,10 @@ func (m *Mux) Stat(ctx context.Context, key string, cond Conditions) (Info, erro
 	defer o.end()
 	o.call.get.Conditions = cond
 	if m.mode.race && o.walk.left() > 1 {
-		return m.raceStat(ctx, o)
+		return m.raceStat(ctx, o, m.race)
+	}
+	if m.hedges(o) {
+		return m.raceStat(ctx, o, m.hedge)
 	}
 	b, p := m.nextReader(ctx, o)
 	for b != nil {
@@ -143,7 +150,7 @@ func (m *Mux) try(ctx context.Context, o *operation, b *backend, p permit) Class
 	o.tried++
 	for retry := 0; ; retry++ {
 		o.answer = answer{}
-		class := m.attempt(ctx, b, p, &o.call, m.budget(o, b), o.attempts, &o.answer)
+		class := m.attempt(ctx, b, p, &o.call, m.budget(o, b), o.index+o.attempts, &o.answer)
 		o.attempts++
 		if class != ClassTransient || retry >= m.set.Retry.Max || o.call.op == OpPut || p.trial {
 			return class

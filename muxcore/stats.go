@@ -37,6 +37,9 @@ type BackendStats struct {
 	NextTrialAt         *time.Time `json:"next_trial_at,omitempty"`
 	InFlightCount       int64      `json:"in_flight_count"`
 	PendingRepairs      int        `json:"pending_repairs"`
+	Resumes             uint64     `json:"resumes"`       // bodies of others that were continued here
+	Hedges              uint64     `json:"hedges"`        // second reads made because this one took its time
+	HedgeWins           uint64     `json:"hedge_wins"`    // second reads that were answered here first
 	Mux                 *Stats     `json:"mux,omitempty"` // of a backend that is a mux
 }
 
@@ -44,6 +47,8 @@ type BackendStats struct {
 type counters struct {
 	hits, misses, errors, timeouts, resumes atomic.Uint64
 	denial                                  atomic.Pointer[string] // why the backend last would not let us; nil since it did
+	hedges, hedgeWins                       atomic.Uint64          // reads besides one that took its time here; those won here
+	typical                                 quantile               // of answers to reads, while reads are hedged
 	latency                                 reservoir
 }
 
@@ -133,6 +138,7 @@ func (b *backend) statistics() BackendStats {
 	s := BackendStats{
 		Name: b.Name, Weight: int(b.weight.Load()), Status: StatusUp, InFlightCount: b.drain.inFlight.Load(),
 		Hits: b.stats.hits.Load(), Misses: b.stats.misses.Load(), Errors: b.stats.errors.Load(), Timeouts: b.stats.timeouts.Load(),
+		Resumes: b.stats.resumes.Load(), Hedges: b.stats.hedges.Load(), HedgeWins: b.stats.hedgeWins.Load(),
 		LastLatencyMs: milliseconds(time.Duration(b.stats.latency.last.Load())), P50LatencyMs: milliseconds(q[0]), P99LatencyMs: milliseconds(q[1]),
 	}
 	r := b.reads.view()
