@@ -11,6 +11,9 @@ import (
 	"io"
 )
 
+// maxEmptyReads is how often a body may come with neither bytes nor an end where its end is due.
+const maxEmptyReads = 100
+
 var (
 	errBodyShort = errors.New("body is shorter than declared")
 	errBodyLong  = errors.New("body is longer than declared")
@@ -96,7 +99,10 @@ func (c *CheckedBody) Read(p []byte) (int, error) {
 
 // finish looks for bytes past the end and compares the digests; io.EOF means that all is well.
 func (c *CheckedBody) finish(lookPast bool) error {
-	for lookPast {
+	for tries := 0; lookPast; tries++ {
+		if tries == maxEmptyReads {
+			return io.ErrNoProgress
+		}
 		var one [1]byte
 		n, err := c.src.Read(one[:])
 		if n > 0 {

@@ -70,7 +70,7 @@ func TestEveryCodeIsReached(t *testing.T) {
 		},
 		muxcore.CodeRecursionDepthExceeded: func() error { return making(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: chain}) },
 		muxcore.CodeInvalidWeight: func() error {
-			return making(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: full, Weight: ptr(-3)})
+			return making(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: full, Weight: new(-3)})
 		},
 		muxcore.CodeWeightedRequiresWeights: func() error {
 			return making(muxcore.Settings{Mode: muxcore.Weighted}, muxcore.Backend{Name: "a", Store: full})
@@ -150,7 +150,7 @@ func TestNonsenseIsRefusedByName(t *testing.T) {
 		"without a name":     muxcore.Check(muxcore.Settings{}, muxcore.Backend{Store: memory(t)}),
 		"no store":           muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a"}),
 		"health_key":         muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), HealthKey: "a//b"}),
-		`weight: must be >=`: muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), Weight: ptr(-3)}),
+		`weight: must be >=`: muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), Weight: new(-3)}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want one that says %q", err, want)

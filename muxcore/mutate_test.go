@@ -13,8 +13,6 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func TestAddAndRemove(t *testing.T) {
 	var kinds []string
 	backends, _ := crowd(t, 1, 1)
@@ -28,9 +26,9 @@ func TestAddAndRemove(t *testing.T) {
 		b    muxcore.Backend
 		want muxcore.Code
 	}{
-		{"", muxcore.Backend{Name: "new", Store: extra, Weight: ptr(2)}, ""},
+		{"", muxcore.Backend{Name: "new", Store: extra, Weight: new(2)}, ""},
 		{"", muxcore.Backend{Name: "new", Store: extra}, muxcore.CodeBackendNameConflict},
-		{"", muxcore.Backend{Name: "neg", Store: extra, Weight: ptr(-1)}, muxcore.CodeInvalidWeight},
+		{"", muxcore.Backend{Name: "neg", Store: extra, Weight: new(-1)}, muxcore.CodeInvalidWeight},
 		{"inner", muxcore.Backend{Name: "new", Store: extra}, ""},
 		{"inner", muxcore.Backend{Name: "b0", Store: extra}, muxcore.CodeBackendNameConflict},
 		{"nobody", muxcore.Backend{Name: "new2", Store: extra}, muxcore.CodeBackendNotFound},

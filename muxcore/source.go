@@ -175,7 +175,7 @@ func (s *source) writerTo() (io.WriterTo, bool) {
 
 // end closes the source; it must be called once. The caller must not hold a lock.
 func (s *source) end(m *Mux) {
-	s.stream.close()
+	s.close()
 	if s.cancel != nil {
 		s.cancel()
 	}

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
 // Spans have the names and attributes of the seeds, as children of the caller's span.
@@ -53,8 +54,7 @@ func wantAttributes(tb testing.TB, s sdktrace.ReadOnlySpan, want ...string) {
 	}
 	for _, w := range want {
 		if !slices.Contains(got, w) {
-			t := tb
-			t.Errorf("span %s has %v, want %s", s.Name(), got, w)
+			tb.Errorf("span %s has %v, want %s", s.Name(), got, w)
 		}
 	}
 }
