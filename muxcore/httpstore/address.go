@@ -25,8 +25,7 @@ func parseBase(text string) (base, error) {
 	case err != nil && strings.Contains(text, "@"):
 		return base{}, errors.New("base_url: not a URL (in its user and password, special characters must be percent-encoded)")
 	case err != nil:
-		var parse *url.Error
-		if errors.As(err, &parse) {
+		if parse, ok := errors.AsType[*url.Error](err); ok {
 			err = parse.Err
 		}
 		return base{}, fmt.Errorf("base_url: not a URL: %w", err)

@@ -106,3 +106,26 @@ func BenchmarkPut(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkList lists a collection of 10,000 objects.
+func BenchmarkList(b *testing.B) {
+	items := make([]string, 10_000)
+	for i := range items {
+		items[i] = davItem(fmt.Sprintf("/base/object-%05d", i), "<D:getcontentlength>12</D:getcontentlength><D:getetag>\"v1\"</D:getetag>"+
+			"<D:getlastmodified>Sat, 03 Feb 2001 04:05:06 GMT</D:getlastmodified><D:getcontenttype>text/plain</D:getcontenttype><D:resourcetype/>")
+	}
+	s := listsAs(b, multistatus(items...))
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for _, err := range s.List(b.Context(), muxcore.ListOptions{}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != len(items) {
+			b.Fatalf("List yields %d entries, want %d", n, len(items))
+		}
+	}
+}

@@ -21,16 +21,20 @@ var errMadeRoom = errors.New("collections were missing or in the way, and are no
 // makeRoom removes the reason for which the origin refused a PUT, if collections were: those above the key were missing,
 // or an empty one stands in its place. It tells whether there is a point in trying again.
 func (s *Store) makeRoom(ctx context.Context, key string, status int) bool {
+	dav, _ := s.dav.get(s.now())
 	switch status {
 	case http.StatusConflict:
-		if s.madeParents(ctx, key) {
-			return true
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusInternalServerError: // what some say in its place
+		if !dav {
+			return false
 		}
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
 	default:
 		return false
 	}
-	if dav, _ := s.dav.get(s.now()); !dav {
+	if s.madeParents(ctx, key) {
+		return true
+	}
+	if !dav {
 		return false
 	}
 	kind, err := s.kindOf(ctx, muxcore.OpPut, key)
@@ -88,7 +92,12 @@ func (s *Store) move(ctx context.Context, from, to string) bool {
 }
 
 // conflicts tells whether the origin refused a PUT because key is a collection, or is below an object.
-func (s *Store) conflicts(ctx context.Context, key string) bool {
+func (s *Store) conflicts(ctx context.Context, key string, status int) bool {
+	switch status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusInternalServerError:
+	default:
+		return false
+	}
 	if dav, _ := s.dav.get(s.now()); !dav {
 		return false
 	}
@@ -154,13 +163,10 @@ func (s *Store) kindOf(ctx context.Context, op muxcore.Op, key string) (kind, er
 // kindBelow decides what a refusal means: absent, and with statuses that some origins give for a path below an object,
 // absent if that is where key is.
 func (s *Store) kindBelow(ctx context.Context, op muxcore.Op, key string, refusal error) (kind, error) {
-	e, ok := errors.AsType[*muxcore.Error](refusal)
-	if !ok {
-		return kindAbsent, refusal
-	}
-	switch e.Status {
-	case http.StatusNotFound, http.StatusGone:
+	if isGone(refusal) {
 		return kindAbsent, nil
+	}
+	switch statusOf(refusal) {
 	case http.StatusMethodNotAllowed, http.StatusConflict:
 		if above := strings.TrimSuffix(parentOf(key), "/"); above != "" {
 			if kind, err := s.kindOf(ctx, op, above); err == nil && kind != kindCollection {

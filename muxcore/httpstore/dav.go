@@ -48,7 +48,8 @@ func (s *Store) isDAV(ctx context.Context, op muxcore.Op, key string) (bool, err
 	yes := false
 	for _, v := range resp.Header["Dav"] {
 		for class := range strings.SplitSeq(v, ",") {
-			yes = yes || strings.TrimSpace(class) == "1"
+			class = strings.TrimSpace(class)
+			yes = yes || class == "1" || class == "2" // 2 includes 1; some origins name it alone
 		}
 	}
 	yes = yes && resp.StatusCode < 300

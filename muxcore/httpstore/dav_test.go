@@ -165,6 +165,26 @@ func TestWhatCannotBeLookedAtIsNotDeleted(t *testing.T) {
 	}
 }
 
+// TestA409ToADeleteIsLookedInto is like nginx, which says it of a folder and of a key below a file.
+func TestA409ToADeleteIsLookedInto(t *testing.T) {
+	s := open(t, httpstore.Settings{BaseURL: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusConflict)
+		case r.URL.Path == "/folder":
+			http.Redirect(w, r, "/folder/", http.StatusMovedPermanently)
+		case r.URL.Path != "/locked":
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))})
+	for key, want := range map[string]muxcore.Code{"folder": muxcore.CodeKeyNotFound, "file/below": muxcore.CodeKeyNotFound, "locked": muxcore.CodeKeyConflict} {
+		_, err := s.Delete(t.Context(), key, muxcore.DeleteOptions{})
+		if e, ok := errors.AsType[*muxcore.Error](err); !ok || e.Code != want || e.Op != muxcore.OpDelete {
+			t.Errorf("Delete(%q) = %v, want %s", key, err, want)
+		}
+	}
+}
+
 func TestAnEmptyCollectionMakesRoomForAnObject(t *testing.T) {
 	dav := &counted{Handler: newDAV()}
 	base := serve(t, dav)

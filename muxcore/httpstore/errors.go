@@ -63,8 +63,12 @@ type originError struct {
 	timeout bool
 }
 
-func (e *originError) Error() string   { return e.text }
-func (e *originError) Timeout() bool   { return e.timeout }
+func (e *originError) Error() string { return e.text }
+
+// Timeout implements net.Error.
+func (e *originError) Timeout() bool { return e.timeout }
+
+// Temporary implements net.Error.
 func (e *originError) Temporary() bool { return false }
 
 // lied is the error of an answer that cannot be true.

@@ -83,7 +83,8 @@ func addTrace(h http.Header, sc trace.SpanContext) {
 	}
 }
 
-// addConditions adds the fields of cond. What cannot be sent is left out: reads are checked again on what comes back.
+// addConditions adds the fields of cond, but for a date that an entity tag overrides: not every origin knows that. What
+// cannot be sent is left out: reads are checked again on what comes back.
 func addConditions(h http.Header, cond *muxcore.Conditions) {
 	if cond.IfMatch != "" && isFieldValue(cond.IfMatch) {
 		h["If-Match"] = []string{cond.IfMatch}
@@ -91,10 +92,10 @@ func addConditions(h http.Header, cond *muxcore.Conditions) {
 	if cond.IfNoneMatch != "" && isFieldValue(cond.IfNoneMatch) {
 		h["If-None-Match"] = []string{cond.IfNoneMatch}
 	}
-	if !cond.IfModifiedSince.IsZero() {
+	if !cond.IfModifiedSince.IsZero() && cond.IfNoneMatch == "" {
 		h["If-Modified-Since"] = []string{cond.IfModifiedSince.UTC().Format(http.TimeFormat)}
 	}
-	if !cond.IfUnmodifiedSince.IsZero() {
+	if !cond.IfUnmodifiedSince.IsZero() && cond.IfMatch == "" {
 		h["If-Unmodified-Since"] = []string{cond.IfUnmodifiedSince.UTC().Format(http.TimeFormat)}
 	}
 }

@@ -39,6 +39,11 @@ func infoOf(key string, resp *http.Response, size int64) muxcore.Info {
 	return info
 }
 
+// validatorsOf describes an object by an answer about it whose other fields describe an error page.
+func validatorsOf(key string, resp *http.Response) muxcore.Info {
+	return muxcore.Info{Key: key, Size: -1, ETag: etagOf(resp.Header["Etag"]), ModTime: timeOf(first(resp.Header, "Last-Modified"))}
+}
+
 // first is the value of a field by its canonical name.
 func first(h http.Header, name string) string {
 	if v := h[name]; len(v) > 0 {

@@ -76,37 +76,51 @@ func (w *walk) start(ctx context.Context) error {
 		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: w.opts.Prefix, Err: errNoList}
 	}
 	members, err := w.s.members(ctx, dir)
+	if dir != "" && isGone(err) {
+		members, err = nil, w.s.canList(ctx) // then it is only that collection which is not there
+	}
 	if err != nil {
-		return w.s.listRefused(ctx, dir, err)
+		return w.s.listRefused(dir, err)
 	}
 	w.s.lists.set(true, w.s.now())
 	return w.visit(ctx, dir, members)
 }
 
-// listRefused tells a collection that is not there from an origin that cannot list.
-func (s *Store) listRefused(ctx context.Context, dir string, err error) error {
-	e, ok := errors.AsType[*muxcore.Error](err)
-	if !ok {
-		return err
+// canList asks for the base collection, unless the origin is known to list.
+func (s *Store) canList(ctx context.Context) error {
+	if yes, _ := s.lists.get(s.now()); yes {
+		return nil
 	}
+	_, err := s.members(ctx, "")
+	if err == nil {
+		s.lists.set(true, s.now())
+	}
+	return err
+}
+
+// listRefused is the error of an origin that did not list its base or a collection; remembered if it cannot at all.
+func (s *Store) listRefused(dir string, err error) error {
+	status := statusOf(err)
 	switch {
-	case e.Status == http.StatusNotFound || e.Status == http.StatusGone:
-		if yes, _ := s.lists.get(s.now()); dir != "" && yes {
-			return nil
-		}
-		if dir != "" {
-			if _, err := s.members(ctx, ""); err != nil {
-				return s.listRefused(ctx, "", err)
-			}
-			s.lists.set(true, s.now())
-			return nil
-		}
-	case e.Status == http.StatusMethodNotAllowed, e.Status == http.StatusNotImplemented, e.Status != 0 && e.Status < 300:
-	default:
-		return err
+	case isGone(err), status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented, status > 0 && status < 300:
+		s.lists.set(false, s.now())
+		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: dir, Status: status, Err: errNoList}
 	}
-	s.lists.set(false, s.now())
-	return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: dir, Status: e.Status, Err: errNoList}
+	return err
+}
+
+// statusOf is the status with which an origin answered, 0 where it did not.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*muxcore.Error](err); ok {
+		return e.Status
+	}
+	return 0
+}
+
+// isGone tells whether err says that there is nothing there.
+func isGone(err error) bool {
+	status := statusOf(err)
+	return status == http.StatusNotFound || status == http.StatusGone
 }
 
 // visit lists what is in a collection.
@@ -115,6 +129,9 @@ func (w *walk) visit(ctx context.Context, dir string, members []member) error {
 		m := &members[i]
 		if w.rolled != "" && strings.HasPrefix(dir, w.rolled) {
 			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return broke(ctx, muxcore.OpList, dir, err)
 		}
 		if !m.collection() {
 			if err := w.object(m); err != nil {
@@ -126,7 +143,7 @@ func (w *walk) visit(ctx context.Context, dir string, members []member) error {
 			continue
 		}
 		inner, err := w.s.members(ctx, m.key)
-		if e, ok := errors.AsType[*muxcore.Error](err); ok && (e.Status == http.StatusNotFound || e.Status == http.StatusGone) {
+		if isGone(err) {
 			continue // it went meanwhile
 		}
 		if err != nil {
@@ -169,10 +186,15 @@ func (w *walk) rollUp(key string) (string, bool) {
 	return key[:len(o.Prefix)+i+len(o.Delimiter)], true
 }
 
+// shows tells whether a list of this prefix has key.
+func (w *walk) shows(key string) bool {
+	return strings.HasPrefix(key, w.opts.Prefix) && !muxcore.HiddenFrom(w.opts.Prefix, key) && muxcore.CheckStoreKey(key) == nil
+}
+
 // object lists an object, or the prefix that it is rolled up in.
 func (w *walk) object(m *member) error {
 	o := w.opts
-	if !strings.HasPrefix(m.key, o.Prefix) || muxcore.HiddenFrom(o.Prefix, m.key) || muxcore.CheckStoreKey(m.key) != nil {
+	if !w.shows(m.key) {
 		return nil
 	}
 	e := muxcore.Entry{Info: m.info}

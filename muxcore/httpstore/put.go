@@ -41,7 +41,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 			_, _ = up.takeBack(patience)
 			return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errMadeRoom}
 		}
-		resp, err = s.transmit(ctx, key, header, up)
+		resp, err = s.transmit(ctx, key, header, up) //nolint:bodyclose // drained below
 	}
 	wait := patience
 	if ctx.Err() != nil {
@@ -126,6 +126,10 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return muxcore.DeleteResult{}, nil
+	case http.StatusConflict: // what some say of a collection, and of a key below an object
+		if _, err := s.Stat(ctx, key, muxcore.Conditions{}); errors.Is(err, muxcore.ErrKeyNotFound) {
+			return muxcore.DeleteResult{}, at(muxcore.OpDelete, key, err)
+		}
 	}
 	return muxcore.DeleteResult{}, s.writeRefused(ctx, muxcore.OpDelete, key, resp, &opts.Conditions)
 }
@@ -136,7 +140,7 @@ func (s *Store) writeRefused(ctx context.Context, op muxcore.Op, key string, res
 	case status == http.StatusPreconditionFailed && !cond.Empty():
 		e := &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: op, Key: key, Status: status}
 		if resp.Header["Etag"] != nil {
-			info := infoOf(key, resp, -1)
+			info := validatorsOf(key, resp)
 			e.Info = &info
 		}
 		return e
@@ -144,7 +148,7 @@ func (s *Store) writeRefused(ctx context.Context, op muxcore.Op, key string, res
 		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Status: status, Err: sentElsewhere(resp)}
 	case status < 300:
 		return lied(op, key, resp, "that is no answer to a write")
-	case op == muxcore.OpPut && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && s.conflicts(ctx, key):
+	case op == muxcore.OpPut && status != http.StatusConflict && s.conflicts(ctx, key, status):
 		return &muxcore.Error{Code: muxcore.CodeKeyConflict, Op: op, Key: key, Status: status}
 	}
 	return s.refused(op, key, resp)

@@ -13,7 +13,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 		return nil, err
 	}
 	a := ask{op: muxcore.OpGet, key: key, opts: opts, ranged: opts.Range != muxcore.Range{} && mayApply(opts.IfRange), conditional: !opts.Conditions.Empty()}
-	resp, err := s.answer(ctx, &a)
+	resp, err := s.answer(ctx, &a) //nolint:bodyclose // the object takes it over
 	if err != nil {
 		return nil, err
 	}
@@ -118,15 +118,16 @@ func (a *ask) notModified(resp *http.Response) error {
 	return &muxcore.Error{Code: muxcore.CodeNotModified, Op: a.op, Key: a.key, Status: resp.StatusCode, Info: &info}
 }
 
-// preconditionFailed takes a 412, unless its own ETag meets the condition: origins that send theirs without quotes do not
-// know it again.
+// preconditionFailed takes a 412 that comes with validators which bear it out. Some origins leave them out, and those that
+// send their ETag without quotes do not know it again.
 func (a *ask) preconditionFailed(s *Store, resp *http.Response) (plainer bool, err error) {
 	cond := &a.opts.Conditions
 	if !a.conditional || cond.IfMatch == "" && cond.IfUnmodifiedSince.IsZero() {
 		return false, s.refused(a.op, a.key, resp)
 	}
-	info := infoOf(a.key, resp, -1)
-	if met := (muxcore.Conditions{IfMatch: cond.IfMatch}); cond.IfMatch != "" && info.ETag != "" && met.CheckRead(&info) == nil {
+	info := validatorsOf(a.key, resp)
+	judged := muxcore.Conditions{IfMatch: cond.IfMatch, IfUnmodifiedSince: cond.IfUnmodifiedSince}
+	if err := judged.CheckRead(&info); err == nil || info.ETag == "" && info.ModTime.IsZero() {
 		return true, nil
 	}
 	return false, &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: a.op, Key: a.key, Status: resp.StatusCode, Info: &info}
@@ -137,7 +138,7 @@ func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err e
 	if !a.ranged {
 		return false, s.refused(a.op, a.key, resp)
 	}
-	info := infoOf(a.key, resp, -1)
+	info := validatorsOf(a.key, resp)
 	if v := first(resp.Header, "Content-Range"); v != "" {
 		r, ok := parseContentRange(v)
 		if !ok || r.has || r.size < 0 {
@@ -155,6 +156,8 @@ func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err e
 		if err := a.opts.Conditions.CheckRead(&info); err != nil {
 			return false, at(a.op, a.key, err)
 		}
+	} else if a.again && !a.conditional && !a.opts.Conditions.Empty() { // it said 412 before, and nothing speaks against it
+		return false, &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: a.op, Key: a.key, Status: http.StatusPreconditionFailed, Info: &info}
 	}
 	return false, &muxcore.Error{Code: muxcore.CodeRangeNotSatisfiable, Op: a.op, Key: a.key, Status: resp.StatusCode, Info: &info}
 }

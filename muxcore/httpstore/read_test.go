@@ -263,6 +263,43 @@ func TestAnOriginThatContradictsItselfIsAskedOncePlainly(t *testing.T) {
 	}
 }
 
+// TestA412WithoutValidatorsIsLookedInto is like nginx, whose 412 describes its error page only.
+func TestA412WithoutValidatorsIsLookedInto(t *testing.T) {
+	var asked seen
+	s := open(t, httpstore.Settings{BaseURL: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.note(r)
+		if m := r.Header.Get("If-Match"); m != "" {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(http.StatusPreconditionFailed)
+			return
+		}
+		if r.Header.Get("Range") == "" {
+			w.Header().Set("ETag", `"v1"`)
+		}
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(digits))
+	}))})
+	for _, get := range []bool{true, false} {
+		before := asked.count()
+		cond := muxcore.Conditions{IfMatch: `"v0"`, IfUnmodifiedSince: time.Unix(0, 0)}
+		_, err := s.Stat(t.Context(), "k", cond)
+		if get {
+			_, _, err = read(t, s, "k", muxcore.GetOptions{Conditions: cond})
+			before += 2
+		}
+		info := muxcore.InfoOf(err)
+		if !errors.Is(err, muxcore.ErrPreconditionFailed) || info == nil || info.ETag != `"v1"` || info.ContentType == "text/html" || asked.count() != before+2 {
+			t.Errorf("get: %t: %v with %+v after %d requests, want PRECONDITION_FAILED with the object's ETag after 2", get, err, info, asked.count()-before)
+		}
+	}
+	_, _, err := read(t, s, "k", muxcore.GetOptions{Conditions: muxcore.Conditions{IfMatch: `"v0"`}, Range: muxcore.Range{Offset: 99}})
+	if info := muxcore.InfoOf(err); !errors.Is(err, muxcore.ErrPreconditionFailed) || info == nil || info.Size != 10 {
+		t.Errorf("with a range past the end = %v with %+v, want PRECONDITION_FAILED", err, info)
+	}
+	if r := asked.last(t); r.Header.Get("If-Unmodified-Since") != "" {
+		t.Error("If-Unmodified-Since was sent beside If-Match, which overrides it")
+	}
+}
+
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	var conns atomic.Int32
 	o := new(origin)

@@ -40,7 +40,7 @@ func newTransport(config *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: pingTime}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
+		DialContext:            dial(dialer),
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    dialTime,
 		DisableCompression:     true,

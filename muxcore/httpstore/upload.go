@@ -143,7 +143,7 @@ func (s *Store) transmit(ctx context.Context, key string, header http.Header, up
 	var settled atomic.Bool // whoever sets it decides: the answer was in time, or it was abandoned
 	go func() {
 		var r sent
-		r.resp, r.err = up.through(s.home, req)
+		r.resp, r.err = up.through(s.home, req) //nolint:bodyclose // by whoever takes it
 		if settled.Swap(true) {
 			if r.resp != nil {
 				_ = r.resp.Body.Close()
