@@ -147,8 +147,8 @@ func CutETag(list string) (tag, rest string, ok bool) {
 
 // IsStrong tells whether tag is a well-formed strong entity tag.
 func IsStrong(tag string) bool {
-	_, rest, ok := CutETag(tag)
-	return ok && rest == "" && tag[0] == '"'
+	whole, _, ok := CutETag(tag)
+	return ok && whole == tag && tag[0] == '"'
 }
 
 // EqualStrong is the strong comparison of RFC 9110, section 8.8.3.2.
