@@ -62,6 +62,7 @@ type cursor struct {
 func (s *Store) page(c *cursor, page []muxcore.Entry, want int) []muxcore.Entry {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	last := "" // the key that was read last, unless c.next says already where to go on
 	block, at := s.keys.seek(c.next)
 	for len(page) < want {
 		key, nextBlock, nextAt, ok := s.keys.at(block, at)
@@ -73,12 +74,14 @@ func (s *Store) page(c *cursor, page []muxcore.Entry, want int) []muxcore.Entry 
 		if entry.Key > c.opts.After { // an empty one never is
 			page = append(page, entry)
 		}
-		if block, at = nextBlock, nextAt; jump != "" {
-			c.next = jump
+		block, at, last = nextBlock, nextAt, key
+		if jump != "" {
+			c.next, last = jump, ""
 			block, at = s.keys.seek(jump)
-		} else {
-			c.next = key + "\x00"
 		}
+	}
+	if last != "" {
+		c.next = last + "\x00" // the least that is greater
 	}
 	return page
 }
