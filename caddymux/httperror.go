@@ -42,8 +42,7 @@ var statuses = map[muxcore.Code]int{
 
 // statusOf is the one place that decides which status an error becomes: by its code, else by its class, for which an
 // upstream's own 4xx is relayed.
-func statusOf(r *http.Request, err error) int {
-	class := muxcore.Classify(r.Context(), err)
+func statusOf(err error, class muxcore.Class) int {
 	if class == muxcore.ClassAbort {
 		return statusClientGone
 	}
@@ -74,10 +73,15 @@ var errMissing = errors.New("object does not exist")
 // fail turns an error that came before the first byte of the answer into Caddy's, for handle_errors to handle.
 func (x *exchange) fail(err error) error {
 	x.erred(err)
-	if uploader, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
-		return uploader
+	return x.failed(err)
+}
+
+// failed is fail for an error whose class is known already.
+func (x *exchange) failed(err error) error {
+	if earlier, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
+		return earlier // of a handler before this one, such as request_body
 	}
-	status := statusOf(x.r, err)
+	status := statusOf(err, x.result.class)
 	h := x.w.Header()
 	switch status {
 	case http.StatusNotFound:

@@ -207,8 +207,8 @@ func (b *branch) openStores() error {
 		var err error
 		if one.nested != nil {
 			err = one.nested.openStores()
-		} else {
-			one.store, err = one.module.OpenStore()
+		} else if one.store, err = one.module.OpenStore(); err != nil {
+			one.store = nil // it may be a nil pointer, which is not a nil Store
 		}
 		if err != nil {
 			_ = b.closeStores()

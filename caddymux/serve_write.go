@@ -92,16 +92,15 @@ func (x *exchange) stored(res *muxcore.PutResult) {
 	x.w.WriteHeader(http.StatusCreated)
 }
 
-// putError tells the uploader's faults from those of the stores.
+// putError tells the uploader's faults from those of the stores. A body that broke off is one, although the uploader may
+// be gone by then.
 func (x *exchange) putError(err error, body *uploadBody) error {
-	if body.err == nil || muxcore.Classify(x.r.Context(), err) == muxcore.ClassAbort {
+	if body.err == nil {
 		return x.fail(err)
 	}
 	x.erred(body.err)
-	if handlerErr, ok := errors.AsType[caddyhttp.HandlerError](body.err); ok {
-		return handlerErr // of a handler before this one, such as request_body
-	}
-	return x.fail(body.err)
+	x.result.class = muxcore.ClassSemantic
+	return x.failed(body.err)
 }
 
 // del answers DELETE.

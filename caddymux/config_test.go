@@ -1,0 +1,168 @@
+package caddymux
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// provisionJSON loads a handler from JSON, as a config would.
+func provisionJSON(t *testing.T, config string) (*Handler, error) {
+	t.Helper()
+	loaded, err := testContext(t).LoadModuleByID("http.handlers.storage_mux", json.RawMessage(config))
+	if err != nil {
+		return nil, err
+	}
+	return loaded.(*Handler), nil
+}
+
+func TestBadJSONIsAnErrorThatNamesTheField(t *testing.T) {
+	for config, want := range map[string]string{
+		`{}`:                      "STORAGE_MUX.BACKEND_NOT_FOUND",
+		`{"backends":[]}`:         "no backend",
+		`{"mode":"shield"}`:       "STORAGE_MUX.MIRROR_ORIGIN_REQUIRED",
+		`{"backends":[null]}`:     "backend 1: backend: name is missing",
+		`{"backends":[1]}`:        "backend 1: ",
+		`{"colour":"red"}`:        "colour",
+		`{"mode":"roundabout"}`:   "roundabout",
+		`{"on_miss":"maybe"}`:     "on_miss",
+		`{"hash":"md5"}`:          "hash",
+		`{"partial_writes":"?"}`:  "partial_writes",
+		`{"write_quorum":"most"}`: "write_quorum",
+		`{"write_quorum":0,"backends":[{"name":"m","type":"memory"}]}`:                 "write_quorum",
+		`{"write_quorum":2,"mode":"mirror","backends":[{"name":"m","type":"memory"}]}`: "write_quorum",
+		`{"retry":-1}`:       "retry",
+		`{"timeout":"-1s"}`:  "timeout",
+		`{"deadline":-1}`:    "deadline",
+		`{"cooldown":"-1s"}`: "cooldown",
+		`{"max_size":-1}`:    "max_size",
+		`{"status":"99"}`:    "status",
+		`{"name":"a b","backends":[{"name":"m","type":"memory"}]}`:                                           `name "a b"`,
+		`{"name":"mirror","backends":[{"name":"m","type":"memory"}]}`:                                        `is the mode mirror`,
+		`{"prefix":"../x","backends":[{"name":"m","type":"memory"}]}`:                                        "prefix",
+		`{"index":["a//b"],"backends":[{"name":"m","type":"memory"}]}`:                                       "index",
+		`{"hide":[""],"backends":[{"name":"m","type":"memory"}]}`:                                            "hide",
+		`{"hide":["[a"],"backends":[{"name":"m","type":"memory"}]}`:                                          "hide",
+		`{"backends":[{"name":"m"}]}`:                                                                        `unknown backend type ""`,
+		`{"backends":[{"name":"m","type":"floppy"}]}`:                                                        `"floppy", known are file, http, memory, mux, scripted`,
+		`{"backends":[{"name":"m","type":"file.x"}]}`:                                                        `"file.x"`,
+		`{"backends":[{"name":"m","type":1}]}`:                                                               "type: ",
+		`{"backends":[{"name":"m","type":"memory","weight":"2"}]}`:                                           "weight: ",
+		`{"backends":[{"name":"m","type":"memory","weight":1.5}]}`:                                           "weight: ",
+		`{"backends":[{"name":"m","type":"memory","weight":-1}]}`:                                            "STORAGE_MUX.INVALID_WEIGHT",
+		`{"backends":[{"name":"m","type":"memory","timeout":"-1s"}]}`:                                        "timeout",
+		`{"backends":[{"name":"m","type":"memory","health_key":"/x"}]}`:                                      "health_key",
+		`{"backends":[{"name":"m","type":"memory","colour":"red"}]}`:                                         "colour",
+		`{"backends":[{"name":"m","type":"memory","max_size":-1}]}`:                                          "max_size",
+		`{"backends":[{"name":"m","type":"memory"},{"name":"m","type":"memory"}]}`:                           "STORAGE_MUX.BACKEND_NAME_CONFLICT",
+		`{"mode":"weighted","backends":[{"name":"m","type":"memory"}]}`:                                      "STORAGE_MUX.WEIGHTED_REQUIRES_WEIGHTS",
+		`{"mode":"weighted","backends":[{"name":"m","type":"memory","weight":0}]}`:                           "STORAGE_MUX.WEIGHTED_REQUIRES_WEIGHTS",
+		`{"backends":[{"name":"f","type":"file"}]}`:                                                          "root",
+		`{"backends":[{"name":"f","type":"file","root":"/x","mode":"0444"}]}`:                                "mode",
+		`{"backends":[{"name":"h","type":"http"}]}`:                                                          "base_url",
+		`{"backends":[{"name":"h","type":"http","base_url":"gopher://x"}]}`:                                  "gopher",
+		`{"backends":[{"name":"n","type":"mux"}]}`:                                                           `backend "n": STORAGE_MUX.BACKEND_NOT_FOUND`,
+		`{"backends":[{"name":"n","type":"mux","colour":"red"}]}`:                                            "colour",
+		`{"backends":[{"name":"n","type":"mux","backends":[{"name":"m","type":"memory","weight":-1}]}]}`:     `backend "n": backend "m": STORAGE_MUX.INVALID_WEIGHT`,
+		`{"backends":[{"name":"s","type":"scripted","script":"none"}]}`:                                      `backend "s": script: no store named "none"`,
+		`{"backends":[{"name":"s","type":"scripted","script":"{http.request.host}"}]}`:                       "script: unknown placeholder {http.request.host}",
+		`{"backends":[{"name":"s","type":"scripted","secret":"{env.STORAGE_MUX_NO_SUCH}"}]}`:                 "secret: {env.STORAGE_MUX_NO_SUCH}: placeholder evaluates to nothing",
+		`{"backends":[{"name":"s","type":"scripted","secret":"{no.such}"}]}`:                                 "secret: unknown placeholder {no.such}",
+		`{"backends":[{"name":"h","type":"http","base_url":"http://a","header":{"A":["{env.NO_SUCH_X}"]}}]}`: "header.A: {env.NO_SUCH_X}",
+		nestedJSON(9): "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED",
+	} {
+		if _, err := provisionJSON(t, config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\ngives %v, want %q", config, err, want)
+		}
+		if n := treesAlive(); n != 0 {
+			t.Fatalf("%s: %d trees are left", config, n)
+		}
+	}
+}
+
+func nestedJSON(muxes int) string {
+	inner := `{"name":"m","type":"memory"}`
+	for range muxes - 1 {
+		inner = `{"name":"n","type":"mux","backends":[` + inner + `]}`
+	}
+	return `{"backends":[` + inner + `]}`
+}
+
+func TestEightMuxesInAChainLoad(t *testing.T) {
+	if _, err := provisionJSON(t, nestedJSON(8)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPlaceholdersAreReplacedWhenProvisioned(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("MUX_TEST_ROOT", dir)
+	t.Setenv("MUX_TEST_NAME", "from-env")
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("secret from a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := provisionJSON(t, `{"name":"{env.MUX_TEST_NAME}","mode":"{env.MUX_TEST_UNSET}","backends":[
+		{"name":"d","type":"file","root":"{env.MUX_TEST_ROOT}/x"},
+		{"name":"h","type":"http","base_url":"http://127.0.0.1:1","header":{"Authorization":["Bearer {file.`+token+`}"]}},
+		{"name":"n","type":"mux","backends":[{"name":"{env.MUX_TEST_NAME}","type":"memory","health_key":"\\{kept\\}"}]}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := h.tree.root
+	if h.tree.name != "from-env" || root.set.Mode != muxcore.Failover {
+		t.Errorf("tree %s, mode %s", h.tree.name, root.set.Mode)
+	}
+	if got := root.members[0].module.(*FileBackend).Root; got != dir+"/x" {
+		t.Errorf("root = %s", got)
+	}
+	if got := root.members[1].module.(*HTTPBackend).Header.Get("Authorization"); got != "Bearer secret from a file" {
+		t.Errorf("Authorization = %s", got)
+	}
+	inner := root.members[2].nested.members[0]
+	if inner.Name != "from-env" || inner.HealthKey != "{kept}" {
+		t.Errorf("nested: %s, health_key %s", inner.Name, inner.HealthKey)
+	}
+	if nested := root.members[2].nested.name; nested != "from-env.n" {
+		t.Errorf("nested mux is named %s", nested)
+	}
+}
+
+// Equality is decided after placeholders: what is typed in two ways and means one thing is one tree.
+func TestEqualityIsDecidedAfterPlaceholders(t *testing.T) {
+	t.Setenv("MUX_TEST_ROOT", "/srv")
+	ctx := testContext(t)
+	var keys []treeKey
+	for _, config := range []string{
+		`{"name":"t","backends":[{"name":"d","type":"file","root":"{env.MUX_TEST_ROOT}/a"}]}`,
+		`{"name":"t","mode":"failover","backends":[{"type":"file","root":"/srv/a","name":"d"}]}`,
+	} {
+		loaded, err := ctx.LoadModuleByID("http.handlers.storage_mux", json.RawMessage(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, loaded.(*Handler).key)
+	}
+	if keys[0] != keys[1] {
+		t.Error("two trees, want one")
+	}
+}
+
+func TestSecretsAreNotInErrors(t *testing.T) {
+	t.Setenv("MUX_TEST_SECRET", "hunter2")
+	for _, config := range []string{
+		`{"backends":[{"name":"h","type":"http","base_url":"ftp://u:{env.MUX_TEST_SECRET}@a"}]}`,
+		`{"backends":[{"name":"h","type":"http","base_url":"http://u:hunter2@a b"}]}`,
+		`{"backends":[{"name":"h","type":"http","base_url":"http://a","header":{"A":["{env.MUX_TEST_SECRET}\u0001"]}}]}`,
+		`{"backends":[{"name":"h","type":"http","base_url":"http://a","header":{"Range":["{env.MUX_TEST_SECRET}"]}}]}`,
+	} {
+		_, err := provisionJSON(t, config)
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s\ngives %v", config, err)
+		}
+	}
+}
