@@ -12,16 +12,49 @@ func TestKeysFollowTheRule(t *testing.T) {
 		key           string
 		outside, ours bool // admitted by CheckKey, by CheckStoreKey
 	}{
-		{"a", true, true}, {"a/b/c", true, true}, {"with space", true, true}, {"a+b%20?#&=", true, true}, {"日本/😀", true, true},
-		{long, true, true}, {long + "x", false, false}, {strings.Repeat("é", 512), true, true}, {strings.Repeat("é", 513), false, false},
-		{"", false, false}, {"/", false, false}, {"/a", false, false}, {"a/", false, false}, {"a//b", false, false},
-		{".", false, false}, {"..", false, false}, {"a/./b", false, false}, {"a/..", false, false}, {"...", true, true}, {".a", true, true}, {"a..b", true, true},
-		{`a\b`, false, false}, {"a\x00", false, false}, {"a\n", false, false}, {"a\x7f", false, false}, {"a\u0085", false, false}, {"a\u00a0", true, true},
-		{"\xff", false, false}, {"\xc0\xaf", false, false}, {"\ufffd", true, true},
-		{".storage_mux", false, false}, {"a/.storage_muxy", false, false}, {".storage_mu", true, true}, {"x.storage_mux", true, true},
-		{".storage_mux/storage/a", false, true}, {".storage_mux/storage/a/b", false, true}, {".storage_mux/storage/", false, false},
-		{".storage_mux/storage", false, false}, {".storage_mux/other/a", false, false}, {".storage_mux/storage/.storage_mux", false, false},
-		{".storage_mux/storage/../a", false, false}, {".storage_mux/storage//a", false, false}, {InternalPrefix + long, false, false},
+		{"a", true, true},
+		{"a/b/c", true, true},
+		{"with space", true, true},
+		{"a+b%20?#&=", true, true},
+		{"日本/😀", true, true},
+		{long, true, true},
+		{long + "x", false, false},
+		{strings.Repeat("é", 512), true, true},
+		{strings.Repeat("é", 513), false, false},
+		{"", false, false},
+		{"/", false, false},
+		{"/a", false, false},
+		{"a/", false, false},
+		{"a//b", false, false},
+		{".", false, false},
+		{"..", false, false},
+		{"a/./b", false, false},
+		{"a/..", false, false},
+		{"...", true, true},
+		{".a", true, true},
+		{"a..b", true, true},
+		{`a\b`, false, false},
+		{"a\x00", false, false},
+		{"a\n", false, false},
+		{"a\x7f", false, false},
+		{"a\u0085", false, false},
+		{"a\u00a0", true, true},
+		{"\xff", false, false},
+		{"\xc0\xaf", false, false},
+		{"\ufffd", true, true},
+		{".storage_mux", false, false},
+		{"a/.storage_muxy", false, false},
+		{".storage_mu", true, true},
+		{"x.storage_mux", true, true},
+		{".storage_mux/storage/a", false, true},
+		{".storage_mux/storage/a/b", false, true},
+		{".storage_mux/storage/", false, false},
+		{".storage_mux/storage", false, false},
+		{".storage_mux/other/a", false, false},
+		{".storage_mux/storage/.storage_mux", false, false},
+		{".storage_mux/storage/../a", false, false},
+		{".storage_mux/storage//a", false, false},
+		{InternalPrefix + long, false, false},
 		{"a/.storage_mux/storage/b", false, false},
 	} {
 		for name, c := range map[string]struct {
@@ -56,8 +89,15 @@ func TestReservedKeysHideFromOtherLists(t *testing.T) {
 		prefix, key string
 		hidden      bool
 	}{
-		{"", "a", false}, {"", internal, true}, {".", internal, true}, {".storage_mux/", internal, false}, {InternalPrefix, internal, false},
-		{"", "a/.storage_mux-tmp-x", true}, {"a/", "a/.storage_mux-tmp-x", true}, {".storage_mux/", ".storage_mux/journal", true}, {"", "a.storage_mux", false},
+		{"", "a", false},
+		{"", internal, true},
+		{".", internal, true},
+		{".storage_mux/", internal, false},
+		{InternalPrefix, internal, false},
+		{"", "a/.storage_mux-tmp-x", true},
+		{"a/", "a/.storage_mux-tmp-x", true},
+		{".storage_mux/", ".storage_mux/journal", true},
+		{"", "a.storage_mux", false},
 	} {
 		if got := HiddenFrom(row.prefix, row.key); got != row.hidden {
 			t.Errorf("HiddenFrom(%q, %q) = %t, want %t", row.prefix, row.key, got, row.hidden)
@@ -78,7 +118,7 @@ func naiveKey(key string) bool {
 		}
 		rest = rest[size:]
 	}
-	for _, segment := range strings.Split(key, "/") {
+	for segment := range strings.SplitSeq(key, "/") {
 		if segment == "" || segment == "." || segment == ".." || strings.HasPrefix(segment, ".storage_mux") {
 			return false
 		}

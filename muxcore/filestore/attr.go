@@ -66,7 +66,7 @@ func (d *rootDir) readSide(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	return io.ReadAll(io.LimitReader(f, maxSide))
 }
 

@@ -53,6 +53,5 @@ func (s *Store) remove(d *rootDir, key string, cond *muxcore.Conditions) error {
 	if old != "" {
 		_ = d.Remove(old)
 	}
-	dir, _ := splitKey(key)
-	return d.sync(d.prune(dir, "."))
+	return d.sync(d.prune(folderOf(key), "."))
 }

@@ -61,8 +61,7 @@ func (s *Store) walk(w *walk) (err error) {
 		return err
 	}
 	defer s.release(w.d)
-	dir, _ := splitKey(w.opts.Prefix)
-	if err := w.folder(dir); err != nil || w.count > 0 {
+	if err := w.folder(folderOf(w.opts.Prefix)); err != nil || w.count > 0 {
 		return err
 	}
 	return s.current(w.d) // that nothing is there is only said of the root
@@ -267,12 +266,12 @@ func (w *walk) each(dir string, f func(fs.DirEntry) error) error {
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
+	defer func() { _ = opened.Close() }()
 	file, err := direct(opened)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	for {
 		if err := w.ctx.Err(); err != nil {
 			return err
@@ -295,8 +294,5 @@ func (w *walk) each(dir string, f func(fs.DirEntry) error) error {
 	}
 }
 
-// splitKey splits a key or prefix after its last slash.
-func splitKey(key string) (dir, name string) {
-	at := strings.LastIndexByte(key, '/') + 1
-	return key[:at], key[at:]
-}
+// folderOf is the part of a key or prefix up to and including its last slash.
+func folderOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }

@@ -13,9 +13,7 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-var (
-	errNotRegular = errors.New("not a regular file")
-)
+var errNotRegular = errors.New("not a regular file")
 
 // Get implements muxcore.Store.
 func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {

@@ -56,7 +56,7 @@ func (s *Store) release(d *rootDir) {
 	defer s.mu.Unlock()
 	d.refs--
 	if d.old && d.refs == 0 {
-		_ = d.Root.Close()
+		_ = d.Close()
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *Store) drop() {
 	}
 	s.dir.old = true
 	if s.dir.refs == 0 {
-		_ = s.dir.Root.Close()
+		_ = s.dir.Close()
 	}
 	s.dir = nil
 }

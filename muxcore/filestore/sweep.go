@@ -34,7 +34,7 @@ func (s *Store) sweep(d *rootDir, dir string) {
 	if err != nil {
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	prefix := ""
 	if dir != "." {
 		prefix = dir + "/"
@@ -68,7 +68,7 @@ func (s *Store) removeStaleTemp(d *rootDir, name string) {
 	if err != nil {
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	held, err := lockFile(f, false)
 	if err == nil && !held {
 		return
@@ -90,7 +90,7 @@ func (s *Store) removeStaleSide(d *rootDir, prefix, name string) {
 	if err != nil {
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for {
 		entries, err := f.ReadDir(readChunk)
 		for _, e := range entries {

@@ -71,15 +71,18 @@ func (d *rootDir) createTemp(dir string) (f *os.File, name string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if _, err := lockFile(f, true); err != nil {
-			return f, name, nil // no locks here: sweeps go by age
-		}
-		if fi, err := f.Stat(); err != nil || links(fi) > 0 {
-			return f, name, nil // an error will show again
+		if _, lockErr := lockFile(f, true); lockErr != nil || hasName(f) {
+			return f, name, nil // where there are no locks, sweeps go by age
 		}
 		_ = f.Close() // a sweep took it for a stale one in the moment before
 	}
 	return nil, "", errUnstable
+}
+
+// hasName tells whether an open file was not removed. An error will show again, at the next use.
+func hasName(f *os.File) bool {
+	fi, err := f.Stat()
+	return err != nil || links(fi) > 0
 }
 
 // makeFolders makes the folders above the file.

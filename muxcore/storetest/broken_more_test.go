@@ -53,7 +53,9 @@ func brokenKeys() []broken {
 			}
 			return s
 		}},
-		{"odd keys are refused without a rule", []string{"a store refuses a key it cannot hold and changes nothing", "keys are bytes and come back as they were"},
+		{
+			"odd keys are refused without a rule",
+			[]string{"a store refuses a key it cannot hold and changes nothing", "keys are bytes and come back as they were"},
 			func(in muxcore.Store) muxcore.Store {
 				return &twisted{Store: in, put: func(ctx context.Context, key string, body io.Reader, size int64, o muxcore.PutOptions) (muxcore.PutResult, error) {
 					if strings.ContainsAny(key, ":?") {
@@ -61,7 +63,8 @@ func brokenKeys() []broken {
 					}
 					return in.Put(ctx, key, body, size, o)
 				}}
-			}},
+			},
+		},
 		{"keys are cleaned", []string{"keys that no store may hold are refused by every operation"}, func(in muxcore.Store) muxcore.Store {
 			return mapped(in, func(k string) string { return strings.Trim(strings.ReplaceAll(k, "//", "/"), "/") })
 		}},

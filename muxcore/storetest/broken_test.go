@@ -26,14 +26,17 @@ func brokenStores() []broken {
 
 func brokenReads() []broken {
 	return []broken{
-		{"absence is an outage", []string{"an absent object is not found", "a failed read carries the contract's error", "a probe of a store that is well succeeds"},
+		{
+			"absence is an outage",
+			[]string{"an absent object is not found", "a failed read carries the contract's error", "a probe of a store that is well succeeds"},
 			func(in muxcore.Store) muxcore.Store {
 				f := NewFaulty(in)
 				f.On(muxcore.OpGet, Every, Fail(errBroken))
 				f.On(muxcore.OpStat, Every, Fail(errBroken))
 				f.On(muxcore.OpHealth, Every, Fail(errBroken))
 				return f
-			}},
+			},
+		},
 		{"a byte is wrong", []string{"objects of every size are read whole"}, byScript(muxcore.OpGet, Flip(4095))},
 		{"bodies are cut", []string{"objects of every size are read whole"}, byScript(muxcore.OpGet, CutClean(1000))},
 		{"bodies go on", []string{"objects of every size are read whole", "an empty object is an object"}, byScript(muxcore.OpGet, Extra("more"))},
@@ -43,8 +46,11 @@ func brokenReads() []broken {
 			f.On(muxcore.OpStat, 3, ETag(`"other"`))
 			return f
 		}},
-		{"ranges are ignored", []string{"every range opens the bytes that an oracle says", "a range past the end is not satisfiable", "if-range decides between part and whole"},
-			byScript(muxcore.OpGet, IgnoreRange())},
+		{
+			"ranges are ignored",
+			[]string{"every range opens the bytes that an oracle says", "a range past the end is not satisfiable", "if-range decides between part and whole"},
+			byScript(muxcore.OpGet, IgnoreRange()),
+		},
 		{"the offset is wrong", []string{"every range opens the bytes that an oracle says"}, byScript(muxcore.OpGet, WrongOffset(1))},
 		{"conditions of reads are ignored", []string{"conditions of reads follow RFC 9110", "conditions are decided before the range"}, func(in muxcore.Store) muxcore.Store {
 			return &twisted{Store: in, get: func(ctx context.Context, key string, o muxcore.GetOptions) (*muxcore.Object, error) {
@@ -59,8 +65,8 @@ func brokenReads() []broken {
 			}}
 		}},
 		{"ended contexts are ignored", []string{"no operation starts after its context has ended"}, func(in muxcore.Store) muxcore.Store {
-			return &twisted{Store: in, get: func(_ context.Context, key string, o muxcore.GetOptions) (*muxcore.Object, error) {
-				return in.Get(context.Background(), key, o)
+			return &twisted{Store: in, get: func(ctx context.Context, key string, o muxcore.GetOptions) (*muxcore.Object, error) {
+				return in.Get(context.WithoutCancel(ctx), key, o)
 			}}
 		}},
 		{"a read panics", []string{"objects of every size are read whole"}, byScript(muxcore.OpGet, Panic("boom"))},
@@ -118,29 +124,40 @@ func (b *lyingBody) Close() error {
 
 func brokenBodies() []broken {
 	return []broken{
-		{"WriteTo starts again from the beginning", []string{"a body that writes itself writes what it would read"},
+		{
+			"WriteTo starts again from the beginning",
+			[]string{"a body that writes itself writes what it would read"},
 			bodyOf(func(_ context.Context, o *muxcore.Object) io.ReadCloser {
 				inner := o.Body
 				return &lyingBody{ReadCloser: inner, writeTo: func(w io.Writer) (int64, error) {
 					_, _ = inner.(io.Seeker).Seek(0, io.SeekStart)
 					return inner.(io.WriterTo).WriteTo(w)
 				}}
-			})},
-		{"Seek counts from the beginning of the object", []string{"a body that seeks stays within what was opened"},
+			}),
+		},
+		{
+			"Seek counts from the beginning of the object",
+			[]string{"a body that seeks stays within what was opened"},
 			bodyOf(func(_ context.Context, o *muxcore.Object) io.ReadCloser {
 				inner, offset := o.Body, o.Offset
 				return &lyingBody{ReadCloser: inner, seek: func(at int64, whence int) (int64, error) {
 					got, err := inner.(io.Seeker).Seek(at, whence)
 					return got + offset, err
 				}}
-			})},
+			}),
+		},
 		{"the file stands at another byte", []string{"a file behind the body stands at the right byte"}, wrongFile},
-		{"closing twice panics", []string{"a body may be closed twice and is then over"},
+		{
+			"closing twice panics",
+			[]string{"a body may be closed twice and is then over"},
 			bodyOf(func(_ context.Context, o *muxcore.Object) io.ReadCloser {
 				closed := make(chan struct{})
 				return &lyingBody{ReadCloser: o.Body, close: func() error { close(closed); return nil }}
-			})},
-		{"a read of nothing takes a byte", []string{"a read of nothing takes nothing"},
+			}),
+		},
+		{
+			"a read of nothing takes a byte",
+			[]string{"a read of nothing takes nothing"},
 			bodyOf(func(_ context.Context, o *muxcore.Object) io.ReadCloser {
 				inner := o.Body
 				return &lyingBody{ReadCloser: inner, read: func(p []byte) (int, error) {
@@ -149,8 +166,11 @@ func brokenBodies() []broken {
 					}
 					return inner.Read(p)
 				}}
-			})},
-		{"a body ends cleanly with its context", []string{"a body whose context ends yields right bytes or that error"},
+			}),
+		},
+		{
+			"a body ends cleanly with its context",
+			[]string{"a body whose context ends yields right bytes or that error"},
 			bodyOf(func(ctx context.Context, o *muxcore.Object) io.ReadCloser {
 				inner := o.Body
 				return &lyingBody{ReadCloser: inner, read: func(p []byte) (int, error) {
@@ -159,8 +179,11 @@ func brokenBodies() []broken {
 					}
 					return inner.Read(p)
 				}}
-			})},
-		{"a body ends cleanly when it is closed", []string{"a body may be closed twice and is then over", "a body may be closed while it is read"},
+			}),
+		},
+		{
+			"a body ends cleanly when it is closed",
+			[]string{"a body may be closed twice and is then over", "a body may be closed while it is read"},
 			bodyOf(func(_ context.Context, o *muxcore.Object) io.ReadCloser {
 				inner := o.Body
 				var closed atomic.Bool
@@ -174,7 +197,8 @@ func brokenBodies() []broken {
 						return inner.Read(p)
 					},
 				}
-			})},
+			}),
+		},
 	}
 }
 
@@ -189,8 +213,10 @@ func naivePut(in muxcore.Store) muxcore.Store {
 
 func brokenWrites() []broken {
 	return []broken{
-		{"whatever comes is stored", []string{"a short or long body changes nothing", "a body that fails changes nothing", "a wrong digest changes nothing",
-			"a put whose context ends is whole or not at all"}, naivePut},
+		{"whatever comes is stored", []string{
+			"a short or long body changes nothing", "a body that fails changes nothing", "a wrong digest changes nothing",
+			"a put whose context ends is whole or not at all",
+		}, naivePut},
 		{"bodies of unknown length are refused", []string{"bodies of known and unknown length are kept"}, func(in muxcore.Store) muxcore.Store {
 			return &twisted{Store: in, put: func(ctx context.Context, key string, body io.Reader, size int64, o muxcore.PutOptions) (muxcore.PutResult, error) {
 				if size < 0 {
@@ -207,14 +233,17 @@ func brokenWrites() []broken {
 				return in.Put(ctx, key, body, size, o)
 			}}
 		}},
-		{"the old object goes before the new one comes", []string{"a short or long body changes nothing", "readers beside writers read one whole version"},
+		{
+			"the old object goes before the new one comes",
+			[]string{"a short or long body changes nothing", "readers beside writers read one whole version"},
 			func(in muxcore.Store) muxcore.Store {
 				return &twisted{Store: in, put: func(ctx context.Context, key string, body io.Reader, size int64, o muxcore.PutOptions) (muxcore.PutResult, error) {
 					_, _ = in.Delete(ctx, key, muxcore.DeleteOptions{})
 					time.Sleep(time.Millisecond)
 					return in.Put(ctx, key, body, size, o)
 				}}
-			}},
+			},
+		},
 		{"nobody knows what existed", []string{"an overwrite replaces the whole object"}, func(in muxcore.Store) muxcore.Store {
 			return &twisted{Store: in, put: func(ctx context.Context, key string, body io.Reader, size int64, o muxcore.PutOptions) (muxcore.PutResult, error) {
 				res, err := in.Put(ctx, key, body, size, o)
@@ -237,10 +266,16 @@ func brokenWrites() []broken {
 				return muxcore.DeleteResult{}, err
 			}}
 		}},
-		{"conditions of writes are ignored", []string{"conditions of writes hold or change nothing"},
-			func(in muxcore.Store) muxcore.Store { return unconditional(in, muxcore.CapabilitiesOf(in)) }},
-		{"conditions of writes are ignored and not refused", []string{"a store that cannot write conditionally refuses"},
-			func(in muxcore.Store) muxcore.Store { return unconditional(in, muxcore.Capabilities{Write: true}) }},
+		{
+			"conditions of writes are ignored",
+			[]string{"conditions of writes hold or change nothing"},
+			func(in muxcore.Store) muxcore.Store { return unconditional(in, muxcore.CapabilitiesOf(in)) },
+		},
+		{
+			"conditions of writes are ignored and not refused",
+			[]string{"a store that cannot write conditionally refuses"},
+			func(in muxcore.Store) muxcore.Store { return unconditional(in, muxcore.Capabilities{Write: true}) },
+		},
 	}
 }
 

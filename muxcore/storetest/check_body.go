@@ -66,7 +66,7 @@ func checkWriterTo(p *probe) {
 		if err != nil || got.String() != want || n != int64(len(want)-1) {
 			p.errorf("WriteTo of %+v after a byte wrote %d bytes, in all %s, %v, want %s", r, n, brief(got.String()), err, brief(want))
 		}
-		if n, err := o.Body.Read(make([]byte, 8)); n != 0 || err != io.EOF { //nolint:errorlint // a reader's end is io.EOF itself
+		if n, err := o.Body.Read(make([]byte, 8)); n != 0 || err != io.EOF {
 			p.errorf("Read after WriteTo of %+v = %d, %v, want 0, EOF", r, n, err)
 		}
 	})
@@ -81,7 +81,7 @@ func checkSeeker(p *probe) {
 		if end, err := s.Seek(0, io.SeekEnd); err != nil || end != int64(len(want)) {
 			p.errorf("Seek to the end of %+v = %d, %v, want %d", r, end, err, len(want))
 		}
-		if n, err := o.Body.Read(make([]byte, 8)); n != 0 || err != io.EOF { //nolint:errorlint // a reader's end is io.EOF itself
+		if n, err := o.Body.Read(make([]byte, 8)); n != 0 || err != io.EOF {
 			p.errorf("Read at the end of %+v = %d, %v, want 0, EOF", r, n, err)
 		}
 		if _, err := s.Seek(-1, io.SeekStart); err == nil {
@@ -113,8 +113,8 @@ func checkCloseTwice(p *probe) {
 	if err := o.Body.Close(); err != nil {
 		p.errorf("Close of a body read in part = %v", err)
 	}
-	_ = o.Body.Close()                                                                 // may say that it is closed, must not panic
-	if n, err := o.Body.Read(make([]byte, 8)); n != 0 || err == nil || err == io.EOF { //nolint:errorlint // a reader's end is io.EOF itself
+	_ = o.Body.Close() // may say that it is closed, must not panic
+	if n, err := o.Body.Read(make([]byte, 8)); n != 0 || err == nil || err == io.EOF {
 		p.errorf("Read of a closed body = %d, %v, want an error other than EOF", n, err)
 	}
 }

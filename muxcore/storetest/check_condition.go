@@ -70,27 +70,32 @@ func checkReadConditions(p *probe) {
 		)
 	}
 	for _, r := range rows {
-		_, got, err := p.get(p.ctx, "object", muxcore.GetOptions{Conditions: r.cond})
-		_, serr := p.store.Stat(p.ctx, "object", r.cond)
-		for call, err := range map[string]error{"Get": err, "Stat": serr} {
-			if r.want == "" {
-				if err != nil {
-					p.errorf("%s, %s = %v, want success", call, r.name, err)
-				}
-				continue
-			}
-			if p.code(call+", "+r.name, err, r.want) {
-				if known := muxcore.InfoOf(err); known == nil || known.ETag != info.ETag {
-					p.errorf("%s, %s: Error.Info = %+v, want the object's", call, r.name, known)
-				}
-			}
-		}
-		if r.want == "" && got != "conditional" {
-			p.errorf("Get, %s = %q", r.name, got)
-		}
-		_, err = p.store.Stat(p.ctx, "absent", r.cond)
-		p.code("Stat of nothing, "+r.name, err, muxcore.CodeKeyNotFound)
+		p.readsUnder(r.name, r.cond, r.want, info.ETag)
 	}
+}
+
+// readsUnder reads the object, and nothing, under a condition: want is the code of the answer, "" for success.
+func (p *probe) readsUnder(name string, cond muxcore.Conditions, want muxcore.Code, etag string) {
+	_, got, err := p.get(p.ctx, "object", muxcore.GetOptions{Conditions: cond})
+	_, serr := p.store.Stat(p.ctx, "object", cond)
+	for call, err := range map[string]error{"Get": err, "Stat": serr} {
+		if want == "" {
+			if err != nil {
+				p.errorf("%s, %s = %v, want success", call, name, err)
+			}
+			continue
+		}
+		if p.code(call+", "+name, err, want) {
+			if known := muxcore.InfoOf(err); known == nil || known.ETag != etag {
+				p.errorf("%s, %s: Error.Info = %+v, want the object's", call, name, known)
+			}
+		}
+	}
+	if want == "" && got != "conditional" {
+		p.errorf("Get, %s = %q", name, got)
+	}
+	_, err = p.store.Stat(p.ctx, "absent", cond)
+	p.code("Stat of nothing, "+name, err, muxcore.CodeKeyNotFound)
 }
 
 func checkConditionsFirst(p *probe) {

@@ -162,7 +162,10 @@ func checkBreak(p *probe) {
 		}
 	}
 	p.put("b", "changed meanwhile", muxcore.PutOptions{})
-	for range p.store.List(p.ctx, muxcore.ListOptions{}) {
+	for _, err := range p.store.List(p.ctx, muxcore.ListOptions{}) {
+		if err != nil {
+			p.errorf("List = %v", err)
+		}
 		p.put("z", "changed inside of the loop", muxcore.PutOptions{})
 		break
 	}

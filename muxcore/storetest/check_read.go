@@ -128,8 +128,18 @@ func checkRanges(p *probe) {
 	long := pattern(100_000, 7)
 	p.put("long", long, muxcore.PutOptions{})
 	for _, r := range []muxcore.Range{
-		{}, {Offset: 1}, {Offset: 99_999}, {Offset: 4095, Length: 4098}, {Offset: 65_536, Length: 1}, {Length: 65_537}, {Offset: -1},
-		{Offset: -70_000, Length: 3}, {Offset: -100_000}, {Offset: -100_001}, {Offset: 50_000, Length: 1 << 40}, {Offset: -1 << 62},
+		{},
+		{Offset: 1},
+		{Offset: 99_999},
+		{Offset: 4095, Length: 4098},
+		{Offset: 65_536, Length: 1},
+		{Length: 65_537},
+		{Offset: -1},
+		{Offset: -70_000, Length: 3},
+		{Offset: -100_000},
+		{Offset: -100_001},
+		{Offset: 50_000, Length: 1 << 40},
+		{Offset: -1 << 62},
 	} {
 		p.wantRange("long", long, r)
 	}

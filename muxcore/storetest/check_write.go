@@ -83,6 +83,7 @@ func (b *strictBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
+// Close implements io.Closer.
 func (b *strictBody) Close() error {
 	b.closed.Store(true)
 	return nil

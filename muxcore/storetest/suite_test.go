@@ -88,9 +88,9 @@ func (s *twisted) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[
 
 // broken is a store with one fault, and the checks that must find it.
 type broken struct {
-	name   string
-	found  []string
-	break_ func(inner muxcore.Store) muxcore.Store //nolint:revive // break is a keyword
+	name  string
+	found []string
+	twist func(inner muxcore.Store) muxcore.Store
 }
 
 func byScript(op muxcore.Op, faults ...Fault) func(muxcore.Store) muxcore.Store {
@@ -113,7 +113,7 @@ func TestTheSuiteFindsEveryBrokenStore(t *testing.T) {
 				if !ok {
 					t.Fatalf("no check is named %q", name)
 				}
-				h := &Harness{New: func(tb testing.TB) muxcore.Store { return b.break_(newMem(tb)) }}
+				h := &Harness{New: func(tb testing.TB) muxcore.Store { return b.twist(newMem(tb)) }}
 				problems, skipped := examine(t, h, c)
 				if len(problems) == 0 {
 					t.Errorf("%q finds nothing (skipped: %q)", name, skipped)
