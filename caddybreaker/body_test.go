@@ -87,7 +87,11 @@ func TestARequestBodyOverTheLimitIsNoFailure(t *testing.T) {
 	o := newOrigin(t)
 	r := start(t, "", "request_body {\nmax_size 10\n}\n"+br(o, ""))
 	for range 5 {
-		r.do(t.Context(), http.MethodPut, "/x", strings.NewReader(strings.Repeat("x", 1000)))
+		// Of unknown length, so that the limit is found while it is on its way.
+		body := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)))
+		if got := r.do(t.Context(), http.MethodPut, "/x", body); got.status != http.StatusRequestEntityTooLarge && got.status != http.StatusBadGateway {
+			t.Errorf("answer %d, %v", got.status, got.err)
+		}
 	}
 	if v := r.path(o); v.State != breaker.Closed || v.Failures != 0 {
 		t.Errorf("%v with %d failures, want CLOSED with 0: %+v", v.State, v.Failures, v.Recent)

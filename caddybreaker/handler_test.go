@@ -98,9 +98,13 @@ func TestTheSlotGuardsAWholeProxy(t *testing.T) {
 			"circuit_breaker": {"type": "relay_breaker", "path_id": "pool", "failure_threshold": 2, "success_threshold": 1, "open_duration": "150ms", "slow_call": "1h"}
 		}]}]}}}}
 	}`, t.TempDir(), r.socket, o.addr())
+	if err := caddy.Stop(); err != nil { // or the old server might still answer
+		t.Fatal(err)
+	}
 	if err := caddy.Load([]byte(cfg), true); err != nil {
 		t.Fatal(err)
 	}
+	r.client.CloseIdleConnections()
 	o.status.Store(500)
 	r.want("/x", 500)
 	r.want("/x", 500)
