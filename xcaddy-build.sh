@@ -121,7 +121,7 @@ cmd_test() {
 	part "unit tests ${race[*]-}" go_tests "$root" 15m -shuffle=on || true
 	if part "build of the Caddy under test ${race[*]-}" build_caddy "$CADDY_BIN" &&
 		part "modules of the Caddy under test" check_modules; then
-		part "integration tests ${race[*]-}" go_tests "$root/integration" 20m || true
+		part "integration tests ${race[*]-}" go_tests "$root/integration" 20m -parallel 6 || true
 	else
 		failed+=("integration tests (could not run)")
 	fi

@@ -68,7 +68,8 @@ func caddyfile(objects []object) string {
 		if s.name == "respond" {
 			for _, o := range objects {
 				if s.serves(o) {
-					body += fmt.Sprintf("respond %s %s\n", o.path(), o.body)
+					// Without the header respond would send the larger ones in chunks.
+					body += fmt.Sprintf("header %[1]s Content-Length %[2]d\nrespond %[1]s %[3]s\n", o.path(), len(o.body), o.body)
 				}
 			}
 		}
