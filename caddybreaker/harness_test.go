@@ -136,6 +136,34 @@ func start(t testing.TB, global, site string) *rig {
 	return r
 }
 
+// startTCP is start for upstreams that need to know an IP address of the client.
+func startTCP(t testing.TB, site string) *rig {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	free.Close()
+	r := start(t, "", "respond never")
+	_, port, _ := strings.Cut(addr, ":")
+	text := fmt.Sprintf("{\nadmin off\npersist_config off\nstorage file_system %q\nlog {\noutput discard\n}\n}\nhttp://:%s {\nbind 127.0.0.1\n%s\n}",
+		t.TempDir(), port, site)
+	cfg, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Load(cfg, true); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	r.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return r
+}
+
 // load makes Caddy run this config instead, as a reload does.
 func (r *rig) load(global, site string) {
 	r.t.Helper()
