@@ -71,18 +71,21 @@ func (d *rootDir) createTemp(dir string) (f *os.File, name string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if _, lockErr := lockFile(f, true); lockErr != nil || hasName(f) {
-			return f, name, nil // where there are no locks, sweeps go by age
+		if claim(f) {
+			return f, name, nil
 		}
 		_ = f.Close() // a sweep took it for a stale one in the moment before
 	}
 	return nil, "", errUnstable
 }
 
-// hasName tells whether an open file was not removed. An error will show again, at the next use.
-func hasName(f *os.File) bool {
+// claim locks a new file, and tells whether it is still there then. Where there are no locks, sweeps go by age, and it is.
+func claim(f *os.File) bool {
+	if _, err := lockFile(f, true); err != nil {
+		return true
+	}
 	fi, err := f.Stat()
-	return err != nil || links(fi) > 0
+	return err != nil || links(fi) > 0 // an error will show again, at the next use
 }
 
 // makeFolders makes the folders above the file.

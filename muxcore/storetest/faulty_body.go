@@ -143,7 +143,7 @@ func (s *shapedReader) Read(p []byte) (int, error) {
 		}
 	}
 	n, err := s.src.Read(p[:s.room(len(p))])
-	if err == io.EOF && s.extra.Len() > 0 { //nolint:errorlint // a reader's end is io.EOF itself
+	if err == io.EOF && s.extra.Len() > 0 {
 		err = nil
 		if n == 0 {
 			n, _ = s.extra.Read(p)
