@@ -47,7 +47,7 @@ func TestFoldersWithoutObjectsAreNoPrefixes(t *testing.T) {
 	write(t, root, "only/reserved/.storage_mux-tmp-x", "x")
 	write(t, root, "only/refused/dot.", "x")
 	write(t, root, "full/of/it", "x")
-	write(t, root, "bad\xffname", "x")
+	_ = os.WriteFile(filepath.Join(root, "bad\xffname"), []byte("x"), 0o600) // not every file system takes it
 	s := newStore(t, Settings{Root: root})
 	if got := keys(t, s, muxcore.ListOptions{Delimiter: "/"}); got != "full/" {
 		t.Errorf("List by folder = %q, want full/", got)
