@@ -25,6 +25,8 @@ type exchange struct {
 	started time.Time
 	result  result
 	sink    sink
+	values  [8]string // of header fields, see set
+	fields  int       // of them, taken
 }
 
 // result is what the placeholders tell of a request.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,25 +28,41 @@ type part struct {
 func (x *exchange) describe(info *muxcore.Info) {
 	h := x.w.Header()
 	// Caches in front must know that encode may be in between, also where this answer is not encoded; as file_server.
-	if !slices.Contains(h["Vary"], "Accept-Encoding") {
-		h["Vary"] = append(h["Vary"], "Accept-Encoding")
+	if vary := h["Vary"]; len(vary) == 0 {
+		x.set(h, "Vary", "Accept-Encoding")
+	} else if !slices.Contains(vary, "Accept-Encoding") {
+		h["Vary"] = append(vary, "Accept-Encoding")
 	}
-	set(h, "Etag", info.ETag)
 	if usefulModTime(info.ModTime) {
-		h["Last-Modified"] = []string{info.ModTime.UTC().Format(http.TimeFormat)}
+		x.set(h, "Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
 	}
-	set(h, "Cache-Control", info.CacheControl)
-	set(h, "Content-Disposition", info.ContentDisposition)
-	set(h, "Content-Encoding", info.ContentEncoding)
-	set(h, "Content-Language", info.ContentLanguage)
-	set(h, "Expires", info.Expires)
+	x.set(h, "Etag", info.ETag)
+	x.set(h, "Cache-Control", info.CacheControl)
+	x.set(h, "Content-Disposition", info.ContentDisposition)
+	x.set(h, "Content-Encoding", info.ContentEncoding)
+	x.set(h, "Content-Language", info.ContentLanguage)
+	x.set(h, "Expires", info.Expires)
 	for name, value := range info.Metadata {
 		h[metaPrefix+textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
-	if ctype := contentType(h, info); ctype != "" {
-		h["Content-Type"] = []string{ctype}
-	} else {
+	ctype := contentType(h, info)
+	if ctype == "" {
 		h["Content-Type"] = nil // keeps net/http from sniffing, which would make HEAD differ from GET
+	}
+	x.set(h, "Content-Type", ctype)
+}
+
+// set sets a field in canonical form, if there is a value. The values of one answer share one array, which a request has
+// anyway, instead of an allocation each.
+func (x *exchange) set(h http.Header, name, value string) {
+	switch n := x.fields; {
+	case value == "":
+	case n < len(x.values):
+		x.values[n] = value
+		h[name] = x.values[n : n+1 : n+1]
+		x.fields++
+	default:
+		h[name] = []string{value}
 	}
 }
 
@@ -59,12 +76,6 @@ func contentType(h http.Header, info *muxcore.Info) string {
 		return before[0]
 	}
 	return mime.TypeByExtension(path.Ext(info.Key))
-}
-
-func set(h http.Header, name, value string) {
-	if value != "" {
-		h[name] = []string{value}
-	}
 }
 
 // usefulModTime tells whether a time says anything; build systems set the first seconds of the epoch.
@@ -81,10 +92,10 @@ func (x *exchange) start(info *muxcore.Info, p part) {
 		h["Accept-Ranges"] = acceptRanges
 	}
 	if p.length >= 0 {
-		h["Content-Length"] = []string{strconv.FormatInt(p.length, 10)}
+		x.set(h, "Content-Length", strconv.FormatInt(p.length, 10))
 	}
 	if p.partial {
-		h["Content-Range"] = []string{contentRange(p, info.Size)}
+		x.set(h, "Content-Range", contentRange(p, info.Size))
 		status = http.StatusPartialContent
 	}
 	x.w.WriteHeader(status)
@@ -174,29 +185,40 @@ func (s *sink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom hands on the writer's own, by which files go out without a copy.
+// copyBuffer is what bodies pass through that neither write themselves nor are files. A small file goes through it too, as
+// one write is cheaper than what it takes to send a file without a copy.
+const copyBuffer = 32 << 10
+
+var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
+
+// ReadFrom hands on the writer's own, by which large files go out without a copy.
 func (s *sink) ReadFrom(src io.Reader) (int64, error) {
-	rf, ok := s.x.w.(io.ReaderFrom)
-	if !ok || !sendable(src) {
-		return io.Copy(struct{ io.Writer }{s}, src)
+	if rf, ok := s.x.w.(io.ReaderFrom); ok && sendable(src) {
+		s.start()
+		n, err := rf.ReadFrom(src)
+		s.wrote(n, nil)
+		return n, err
 	}
-	s.start()
-	n, err := rf.ReadFrom(src)
-	s.wrote(n, nil)
-	return n, err
+	buf := copyBuffers.Get().(*[copyBuffer]byte)
+	defer copyBuffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{s}, src, buf[:])
+}
+
+// sendable tells whether src is a file, or part of one, for which that pays.
+func sendable(src io.Reader) bool {
+	limited, ok := src.(*io.LimitedReader)
+	if ok {
+		if limited.N <= copyBuffer {
+			return false
+		}
+		src = limited.R
+	}
+	return muxcore.BodyFile(src) != nil
 }
 
 func (s *sink) wrote(n int64, err error) {
 	s.sent += n
 	s.gone = s.gone || err != nil
-}
-
-// sendable tells whether src is a file, or part of one.
-func sendable(src io.Reader) bool {
-	if limited, ok := src.(*io.LimitedReader); ok {
-		src = limited.R
-	}
-	return muxcore.BodyFile(src) != nil
 }
 
 // errShort is a body that ended before its time.

@@ -79,7 +79,7 @@ func (x *exchange) put() error {
 func (x *exchange) stored(res *muxcore.PutResult) {
 	x.answered(res.Via)
 	h := x.w.Header()
-	set(h, "Etag", res.ETag)
+	x.set(h, "Etag", res.ETag)
 	if usefulModTime(res.ModTime) {
 		h.Set("Last-Modified", res.ModTime.UTC().Format(http.TimeFormat))
 	}
