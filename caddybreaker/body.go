@@ -67,7 +67,7 @@ func (b *trackedBody) Close() error {
 
 // over judges the end of the body.
 func (b *trackedBody) over(err error) {
-	if err == io.EOF { // readers return it bare; a wrapped one is a broken body
+	if err == io.EOF { //nolint:errorlint // readers return it bare; a wrapped one is a broken body
 		if b.length >= 0 && b.read < b.length {
 			b.finish(failure("body: ended early"))
 			return
