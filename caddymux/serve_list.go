@@ -59,7 +59,7 @@ func (x *exchange) list() error {
 	if err != nil {
 		return x.refuse(http.StatusBadRequest, "list: %w", err)
 	}
-	opts.Prefix = folder
+	opts.Prefix, opts.Details = folder, true
 	if x.h.hidden.empty() {
 		opts.Limit = limit + 1
 	}

@@ -197,13 +197,17 @@ type ListOptions struct {
 	// Limit is the most entries to yield, 0 all.
 	Limit int
 
+	// Details asks for all that Stat tells of each object, where the store has it, even if that costs a look at each.
+	// Without it, entries tell what comes for nothing: Key at least, and Size -1 where it does not.
+	Details bool
+
 	// OnDegraded, if set, is told of each backend of a mux whose part of the list is missing.
 	OnDegraded func(backend string, err error)
 }
 
 // Entry is one entry of a list: an object, or keys rolled up.
 type Entry struct {
-	Info          // of a rolled-up entry only Key is set; stores fill in what costs them nothing besides Key
+	Info          // of a rolled-up entry only Key is set
 	IsPrefix bool // Key is a prefix that other keys share
 }
 

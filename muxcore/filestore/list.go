@@ -25,7 +25,7 @@ const (
 	lostAndFound = "lost+found"
 )
 
-// List implements muxcore.Store. Entries tell no more than keys: anything else would cost an open for each.
+// List implements muxcore.Store. Without details, entries tell no more than keys: anything else costs an open for each.
 func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
 	return func(yield func(muxcore.Entry, error) bool) {
 		if err := s.list(ctx, &opts, yield); err != nil {
@@ -145,13 +145,31 @@ func (w *walk) name(full string, link bool) error {
 	case link && !w.leadsToObject(full):
 		return nil
 	case !rolled:
-		return w.give(muxcore.Entry{Info: muxcore.Info{Key: full, Size: -1}})
+		return w.object(full)
 	}
 	if group <= w.cursor {
 		return nil
 	}
 	w.cursor = group + beyond
 	return w.give(muxcore.Entry{Info: muxcore.Info{Key: group}, IsPrefix: true})
+}
+
+// object gives a file, with what is known of it if that was asked for. One that has vanished meanwhile is left out; one
+// that cannot be looked at is there all the same.
+func (w *walk) object(key string) error {
+	info := muxcore.Info{Key: key, Size: -1}
+	if w.opts.Details {
+		f, _, err := w.d.open(key, &info)
+		switch {
+		case err == nil:
+			_ = f.Close()
+		case w.d.noObject(err), errors.Is(err, errNotRegular):
+			return nil
+		default:
+			info = muxcore.Info{Key: key, Size: -1}
+		}
+	}
+	return w.give(muxcore.Entry{Info: info})
 }
 
 // group is what full is rolled up into.
