@@ -29,7 +29,7 @@ func init() { caddy.RegisterModule(new(Handler)) }
 // `{http.storage_mux.attempts}` | Calls made to backends
 // `{http.storage_mux.outcome}` | `ok`, `transient`, `semantic`, `abort` or `timeout`
 // `{http.storage_mux.error_code}` | The code of the error, if there was one
-// `{http.storage_mux.latency_ms}` | Milliseconds until the answer stood, without the body
+// `{http.storage_mux.latency_ms}` | Milliseconds until the answer stood, without the body.
 type Handler struct {
 	// The name of the tree in the admin API, metrics and logs. Handlers of one name are one tree, with one health and
 	// one set of counters, and must have the same backends and options. Default: the name of the first backend with 8
@@ -138,7 +138,7 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP answers a request from the tree.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	t := h.tree.acquire()
+	t := h.tree.acquire() //nolint:contextcheck // a tree outlives the request that opens it
 	if t == nil {
 		return errReloaded(w)
 	}
@@ -146,7 +146,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	x := &exchange{h: h, t: t, w: w, r: r, method: r.Method}
 	x.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	x.begin()
-	err := x.serve()
+	err := x.serve()       //nolint:contextcheck // an exchange is one request, and has its context
 	if err == errMissing { //nolint:errorlint // never wrapped
 		return next.ServeHTTP(w, r)
 	}

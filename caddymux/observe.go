@@ -151,6 +151,7 @@ func (o *observer) log(e *muxcore.Event) {
 		fields = append(fields, zap.Duration("took", e.Took))
 	case muxcore.EventWeightChanged:
 		fields = append(fields, zap.Int("from", e.FromWeight), zap.Int("to", e.ToWeight))
+	default: // the backend says it all
 	}
 	c.Write(fields...)
 }
@@ -195,6 +196,7 @@ func payload(e *muxcore.Event) map[string]any {
 		p["name"] = e.Name
 	case muxcore.EventWeightChanged:
 		p["name"], p["from"], p["to"] = e.Name, e.FromWeight, e.ToWeight
+	default: // what a later version of the core tells of has its tree at least
 	}
 	return p
 }

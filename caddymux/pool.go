@@ -35,8 +35,8 @@ type tree struct {
 
 	current  atomic.Pointer[observer]
 	counters counters
-	done    chan struct{} // closed when everything is closed
-	err     error         // of closing; set before done is closed
+	done     chan struct{} // closed when everything is closed
+	err      error         // of closing; set before done is closed
 }
 
 // errClosed is what an acquired tree cannot be.

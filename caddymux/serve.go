@@ -88,7 +88,7 @@ func (x *exchange) getPart(key string, opts muxcore.GetOptions, ranged bool) err
 	}
 	obj, err := x.t.store.Get(x.r.Context(), key, opts)
 	if err != nil {
-		return x.readError(err, opts)
+		return x.readError(err)
 	}
 	defer obj.Body.Close()
 	x.answered(obj.Via)
@@ -101,7 +101,7 @@ func (x *exchange) getPart(key string, opts muxcore.GetOptions, ranged bool) err
 func (x *exchange) getNothing(key string, opts muxcore.GetOptions) error {
 	info, err := x.t.store.Stat(x.r.Context(), key, opts.Conditions)
 	if err != nil {
-		return x.readError(err, opts)
+		return x.readError(err)
 	}
 	if info.Size <= 0 || !opts.RangeApplies(&info) {
 		opts.Range = muxcore.Range{}
@@ -115,7 +115,7 @@ func (x *exchange) head(key string) error {
 	opts, ranges := x.getOptions()
 	info, err := x.t.store.Stat(x.r.Context(), key, opts.Conditions)
 	if err != nil {
-		return x.readError(err, opts)
+		return x.readError(err)
 	}
 	x.answered(info.Via)
 	opts.Conditions = muxcore.Conditions{}
@@ -138,7 +138,7 @@ func (x *exchange) head(key string) error {
 }
 
 // readError answers with what a store said instead of an object.
-func (x *exchange) readError(err error, opts muxcore.GetOptions) error {
+func (x *exchange) readError(err error) error {
 	info := muxcore.InfoOf(err)
 	switch {
 	case info == nil:

@@ -16,7 +16,7 @@ import (
 func (x *exchange) getRanges(key string, opts muxcore.GetOptions, ranges []muxcore.Range) error {
 	info, err := x.t.store.Stat(x.r.Context(), key, opts.Conditions)
 	if err != nil {
-		return x.readError(err, opts)
+		return x.readError(err)
 	}
 	x.answered(info.Via)
 	if info.Size <= 0 || !muxcore.IsStrong(info.ETag) || !opts.RangeApplies(&info) {
@@ -37,7 +37,7 @@ func (x *exchange) getRanges(key string, opts muxcore.GetOptions, ranges []muxco
 		return x.getPart(key, opts, false) // replaced between the two calls
 	}
 	if err != nil {
-		return x.readError(err, opts)
+		return x.readError(err)
 	}
 	body := &multipartBody{x: x, key: key, etag: info.ETag, parts: parts, open: first}
 	defer body.close()
