@@ -64,16 +64,14 @@ func caddyfile(objects []object) string {
 	var config strings.Builder
 	config.WriteString("{\n\tadmin 127.0.0.1:{$ADMIN}\n\tpersist_config off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n\tlog {\n\t\tlevel WARN\n\t}\n}\n")
 	for _, s := range allSites() {
-		body := s.config
-		if s.name == "respond" {
-			for _, o := range objects {
-				if s.serves(o) {
-					// Without the header respond would send the larger ones in chunks.
-					body += fmt.Sprintf("header %[1]s Content-Length %[2]d\nrespond %[1]s %[3]s\n", o.path(), len(o.body), o.body)
-				}
+		_, _ = fmt.Fprintf(&config, "http://:{$PORT%d} {\n%s\n", s.port, s.config)
+		for _, o := range objects {
+			if s.name == "respond" && s.serves(o) {
+				// Without the header respond would send the larger ones in chunks.
+				_, _ = fmt.Fprintf(&config, "header %[1]s Content-Length %[2]d\nrespond %[1]s %[3]s\n", o.path(), len(o.body), o.body)
 			}
 		}
-		_, _ = fmt.Fprintf(&config, "http://:{$PORT%d} {\n%s\n}\n", s.port, body)
+		config.WriteString("}\n")
 	}
 	return config.String()
 }
