@@ -244,7 +244,7 @@ func (r *registry) forgetIdle(t time.Time) {
 // remove forgets a path; the next request to it makes a new one.
 func (r *registry) remove(g *guard) {
 	r.mu.Lock()
-	if r.lookup(g.upstream) != g {
+	if r.closed || r.lookup(g.upstream) != g {
 		r.mu.Unlock()
 		return
 	}
@@ -264,15 +264,15 @@ func (r *registry) remove(g *guard) {
 	_, _ = pool.Delete(g.entry.key)
 }
 
-// close gives back every reference.
+// close gives back every reference. The guards stay where they are: requests
+// that the old config is still serving go on asking them, and where the path is
+// in the new config, too, that is one breaker.
 func (r *registry) close() error {
 	r.mu.Lock()
 	r.closed = true
-	all := r.guards()
-	r.snapshot.Store(&map[string]*guard{})
 	r.mu.Unlock()
 	var errs []error
-	for _, g := range all {
+	for _, g := range r.guards() {
 		r.app.detach(g)
 		_, err := pool.Delete(g.entry.key)
 		errs = append(errs, err)

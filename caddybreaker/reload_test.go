@@ -29,6 +29,27 @@ func TestStateOutlivesAReloadAndAnEditedBreakerStartsAfresh(t *testing.T) {
 	r.want("/x", 500)
 }
 
+// A server that is shutting down still serves what it had accepted.
+func TestAConfigThatIsGoneGoesOnAskingTheSameBreakers(t *testing.T) {
+	o := newOrigin(t)
+	site := strings.Replace(br(o, ""), "150ms", "1m", 1)
+	r := start(t, "", site)
+	r.want("/x", 200)
+	old, err := entryOf(t, r.path(o).PathID).observer.Load().registry("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := old.lookup(o.addr()).definer
+	r.load("", site+"\nheader X-Edited elsewhere")
+	trip(r, o, 3)
+	if g := old.meet(o.addr(), u); g == nil || g.entry.breaker.State() != breaker.Open {
+		t.Errorf("the old config asks %v, want the breaker that the new one opened", g)
+	}
+	if g := old.meet("elsewhere:80", u); g != nil {
+		t.Errorf("the old config made a new path: %v", g)
+	}
+}
+
 func TestTheLastConfigThatNamedAPathTakesItAway(t *testing.T) {
 	o := newOrigin(t)
 	r := start(t, "", br(o, ""))
