@@ -36,9 +36,9 @@ func (m *Mux) Add(mux string, cfg Backend) error {
 	return nil
 }
 
-// Remove takes a backend out of the list at once; what is in flight on it ends as it would have. The caller closes its
-// store when [Mux.Drain] or the end of the mux tells that nothing is. Errors have CodeBackendNotFound, or
-// CodeWeightedRequiresWeights and CodeMirrorOriginRequired where the mux could not do without.
+// Remove takes a backend out of the list at once; what is in flight on it ends as it would have, and then its store is
+// closed. Errors have CodeBackendNotFound, or CodeWeightedRequiresWeights and CodeMirrorOriginRequired where the mux could
+// not do without.
 func (m *Mux) Remove(name string) error {
 	m, name, err := m.owner(name)
 	if err != nil {
@@ -54,6 +54,10 @@ func (m *Mux) Remove(name string) error {
 	m.backends = slices.Delete(slices.Clone(m.backends), i, i+1)
 	b.drain.stage.Store(drained)
 	m.refreshLocked()
+	m.leaving.Go(func() {
+		_ = b.drain.wait(context.Background()) // ends with the last call
+		_ = Close(b.Store)
+	})
 	m.mu.Unlock()
 	b.stopHealth()
 	m.emit(Event{Kind: EventBackendRemoved, Name: b.Name})

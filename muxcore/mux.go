@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,6 +120,8 @@ type Mux struct {
 	resumes   atomic.Uint64
 	budgeted  hedgeBudget
 
+	leaving sync.WaitGroup // removed backends that are still in use
+
 	mu       sync.Mutex // guards backends and the making of views
 	backends []*backend
 }
@@ -184,7 +187,6 @@ func Check(set Settings, backends ...Backend) error {
 	if err := set.check(); err != nil {
 		return err
 	}
-	weights := 0
 	seen := make(map[string]bool)
 	for i := range backends {
 		b := &backends[i]
@@ -195,24 +197,23 @@ func Check(set Settings, backends ...Backend) error {
 			return conflict(b.Name)
 		}
 		seen[b.Name] = true
-		if b.Weight != nil {
-			weights += *b.Weight
-		}
 		if 1+depthOf(b.Store) > MaxDepth {
 			return tooDeep(b.Name)
 		}
 	}
-	return checkTogether(set, backends, weights)
+	return checkTogether(set, backends)
 }
 
 // checkTogether checks what depends on all backends.
-func checkTogether(set Settings, backends []Backend, weights int) error {
+func checkTogether(set Settings, backends []Backend) error {
+	given := slices.ContainsFunc(backends, func(b Backend) bool { return b.Weight != nil })
+	positive := slices.ContainsFunc(backends, func(b Backend) bool { return b.Weight == nil || *b.Weight > 0 })
 	switch {
 	case set.Mode == Shield && (len(backends) == 0 || backends[0].Backup):
 		return &Error{Code: CodeMirrorOriginRequired, Err: errors.New("shield: the first backend is the origin, and must not be a backup")}
 	case len(backends) == 0:
 		return &Error{Code: CodeBackendNotFound, Err: fmt.Errorf("%s: no backend", set.Mode)}
-	case set.Mode == Weighted && weights == 0:
+	case set.Mode == Weighted && !(given && positive):
 		return &Error{Code: CodeWeightedRequiresWeights, Err: errors.New("weighted: no backend has a positive weight")}
 	case int(set.WriteQuorum) > len(backends):
 		return fmt.Errorf("write_quorum: %d is more than the %d backends there are", set.WriteQuorum, len(backends))
@@ -316,6 +317,7 @@ func (m *Mux) Close() error {
 	backends := m.backends
 	m.mu.Unlock()
 	var errs []error
+	m.leaving.Wait()
 	for _, b := range backends {
 		b.stopHealth()
 		if err := Close(b.Store); err != nil {
