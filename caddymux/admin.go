@@ -16,10 +16,17 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 // adminPath is where the admin API of trees begins.
 const adminPath = "/storage_mux"
 
-// adminAPI tells how the trees of the running config stand:
+// adminAPI tells how the trees of the running config stand, and changes them:
 //
-//	GET /storage_mux           a JSON array, all trees by name
-//	GET /storage_mux/<tree>    one of them
+//	GET    /storage_mux                                 a JSON array, all trees by name
+//	GET    /storage_mux/<tree>                          one of them
+//	POST   /storage_mux/<tree>/backends                 add a backend: its JSON config
+//	DELETE /storage_mux/<tree>/backends/<name>          remove it; in a nested mux: eu.a
+//	PATCH  /storage_mux/<tree>/backends/<name>          {"weight": n}
+//	POST   /storage_mux/<tree>/backends/<name>/drain    take it out of service; ?timeout=30s
+//	DELETE /storage_mux/<tree>/backends/<name>/drain    put it back
+//
+// Changes last until the tree's config changes.
 type adminAPI struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -45,29 +52,47 @@ type treeStats struct {
 }
 
 func (a *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
+	name, rest, _ := strings.Cut(strings.Trim(strings.TrimPrefix(r.URL.Path, adminPath), "/"), "/")
+	if rest != "" {
+		return a.mutate(w, r, name, rest)
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: fmt.Errorf("method %s is not allowed here", r.Method)}
+		return apiError(http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed here", r.Method))
 	}
-	name := strings.Trim(strings.TrimPrefix(r.URL.Path, adminPath), "/")
+	if name != "" {
+		t := activeTree(name)
+		if t == nil {
+			return noTree(name)
+		}
+		defer t.release()
+		return answerJSON(w, treeStats{t.name, t.store.Stats()})
+	}
 	all := []treeStats{}
 	for _, t := range activeTrees() {
-		if name != "" && name != t.name {
-			continue
-		}
 		if t = t.peek(); t != nil {
 			all = append(all, treeStats{t.name, t.store.Stats()})
 			t.release()
 		}
 	}
-	if name == "" {
-		return answerJSON(w, all)
-	}
-	if len(all) == 0 {
-		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no storage tree %q in the running config", name)}
-	}
-	return answerJSON(w, all[0])
+	return answerJSON(w, all)
 }
+
+// activeTree is a tree of the running config, to be released; nil if there is none of that name.
+func activeTree(name string) *tree {
+	for _, t := range activeTrees() {
+		if t.name == name {
+			return t.peek()
+		}
+	}
+	return nil
+}
+
+func noTree(name string) error {
+	return apiError(http.StatusNotFound, fmt.Errorf("no storage tree %q in the running config", name))
+}
+
+func apiError(status int, err error) error { return caddy.APIError{HTTPStatus: status, Err: err} }
 
 func answerJSON(w http.ResponseWriter, value any) error {
 	w.Header().Set("Content-Type", "application/json")

@@ -14,7 +14,7 @@ type muxParser struct {
 	m       *Mux
 	depth   int // muxes in the chain, this one included
 	taken   map[string]bool
-	weights []*int
+	members []*Backend
 }
 
 func newMuxParser(m *Mux, depth int) *muxParser {
@@ -58,7 +58,7 @@ func (p *muxParser) add(d *caddyfile.Dispenser, b *Backend, own any) error {
 		return at(d, err)
 	}
 	p.m.Backends = append(p.m.Backends, raw)
-	p.weights = append(p.weights, b.Weight)
+	p.members = append(p.members, b)
 	return nil
 }
 
@@ -76,6 +76,7 @@ func (p *muxParser) add(d *caddyfile.Dispenser, b *Backend, own any) error {
 //	write_quorum <n>|majority|all
 //	last_resort
 //	hash modulo|rendezvous
+//	hedge <dur>|auto|off [<max-%>]
 //
 // A newcomer is one row here, one field in Mux.
 func (p *muxParser) options() []Option {
@@ -93,6 +94,7 @@ func (p *muxParser) options() []Option {
 		{Word: "write_quorum", Parse: p.quorum},
 		{Word: "last_resort", Parse: FlagOption(&m.LastResort)},
 		{Word: "hash", Parse: enumOption(&m.Hash, "modulo", "rendezvous")},
+		{Word: "hedge", Parse: p.hedge},
 	}
 }
 
@@ -146,7 +148,7 @@ func (p *muxParser) check() error {
 	if err != nil {
 		quorum = 0 // a placeholder
 	}
-	return checkMembers(mode, quorum, p.weights)
+	return checkMembers(mode, quorum, p.members)
 }
 
 // backend parses one backend. Its block holds the options that all types share and those of its type; the module of the

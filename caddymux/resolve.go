@@ -67,7 +67,7 @@ func resolveMux(ctx caddy.Context, repl *caddy.Replacer, m Mux, depth int) (*bra
 		return nil, err
 	}
 	b := &branch{set: set}
-	var weights []*int
+	var shared []*Backend
 	var canonical []json.RawMessage
 	taken := make(map[string]bool)
 	for i, raw := range m.Backends {
@@ -79,10 +79,10 @@ func resolveMux(ctx caddy.Context, repl *caddy.Replacer, m Mux, depth int) (*bra
 			return nil, err
 		}
 		b.members = append(b.members, one)
-		weights = append(weights, one.Weight)
+		shared = append(shared, &one.Backend)
 		canonical = append(canonical, own)
 	}
-	if err := checkMembers(set.Mode, set.WriteQuorum, weights); err != nil {
+	if err := checkMembers(set.Mode, set.WriteQuorum, shared); err != nil {
 		return nil, err
 	}
 	m.Mode = string(set.Mode)
@@ -178,7 +178,7 @@ func (m *Mux) settings(repl *caddy.Replacer) (muxcore.Settings, error) {
 	for _, word := range []struct {
 		option string
 		value  *string
-	}{{"mode", &m.Mode}, {"on_miss", &m.OnMiss}, {"partial_writes", &m.PartialWrites}, {"write_quorum", &quorum}, {"hash", &m.Hash}} {
+	}{{"mode", &m.Mode}, {"on_miss", &m.OnMiss}, {"partial_writes", &m.PartialWrites}, {"write_quorum", &quorum}, {"hash", &m.Hash}, {"hedge", &m.Hedge}} {
 		var err error
 		if *word.value, err = replaceString(repl, word.option, *word.value, false); err != nil {
 			return muxcore.Settings{}, err
@@ -202,6 +202,9 @@ func (m *Mux) checkOptions(set *muxcore.Settings) (err error) {
 		}
 	}
 	if set.WriteQuorum, err = quorumOf(m.WriteQuorum.String()); err != nil {
+		return err
+	}
+	if set.Hedge, err = hedgeOf(m.Hedge, m.HedgeMaxPercent); err != nil {
 		return err
 	}
 	for _, problem := range []error{
@@ -260,6 +263,20 @@ func (b *branch) rename(name string) {
 			nested.rename(name + "." + b.members[i].Name)
 		}
 	}
+}
+
+// straying lists the muxes of the tree in which a write may go where a read of the key does not look.
+func (b *branch) straying() []string {
+	var names []string
+	if len(b.members) > 1 && strays(&b.set) {
+		names = append(names, b.name)
+	}
+	for i := range b.members {
+		if nested := b.members[i].nested; nested != nil {
+			names = append(names, nested.straying()...)
+		}
+	}
+	return names
 }
 
 // fileRoots lists the folders of the file backends.

@@ -65,6 +65,13 @@ type Mux struct {
 	// How `sticky_by_key` maps keys to backends: `modulo` (fnv1a modulo the number of healthy backends, so that a
 	// change of their number moves nearly all keys) or `rendezvous` (moves only the keys that must). Default: `modulo`.
 	Hash string `json:"hash,omitempty"`
+
+	// Start a second read when the first has not answered within this time, or `auto`: the time within which that backend
+	// answers 95 of 100 reads. Not under `mirror`, which asks all at once. Default: off.
+	Hedge string `json:"hedge,omitempty"`
+
+	// The most extra reads that hedging makes, in percent of all reads; a burst of 10 is allowed beyond it. Default: 5.
+	HedgeMaxPercent float64 `json:"hedge_max_percent,omitempty"`
 }
 
 // Backend is what backends of all types have in common. These keys are taken out of a backend's JSON before its type's
