@@ -81,20 +81,32 @@ func quorumOf(word string) (muxcore.Quorum, error) {
 }
 
 // checkMembers holds for the backends of a mux as a whole.
-func checkMembers(mode muxcore.Mode, quorum muxcore.Quorum, weights []*int) error {
+func checkMembers(mode muxcore.Mode, quorum muxcore.Quorum, members []*Backend) error {
+	weighted := func(b *Backend) bool { return b.Weight != nil }
+	chosen := func(b *Backend) bool { return b.Weight == nil || *b.Weight > 0 }
 	switch {
-	case len(weights) == 0 && mode == muxcore.Shield:
-		return coded(muxcore.CodeMirrorOriginRequired, "shield has no origin: it is the first backend, and there is none")
-	case len(weights) == 0:
+	case mode == muxcore.Shield && (len(members) == 0 || members[0].Backup):
+		return coded(muxcore.CodeMirrorOriginRequired, "shield has no origin: it is the first backend, which must be there and no backup")
+	case len(members) == 0:
 		return coded(muxcore.CodeBackendNotFound, "no backend")
-	case int(quorum) > len(weights):
-		return fmt.Errorf("write_quorum: %d is more than there are backends, %d", quorum, len(weights))
-	case mode == muxcore.Weighted && !slices.ContainsFunc(weights, func(w *int) bool { return w != nil }):
+	case int(quorum) > len(members):
+		return fmt.Errorf("write_quorum: %d is more than there are backends, %d", quorum, len(members))
+	case mode == muxcore.Weighted && !slices.ContainsFunc(members, weighted):
 		return coded(muxcore.CodeWeightedRequiresWeights, "weighted, and no backend has a weight")
-	case mode == muxcore.Weighted && !slices.ContainsFunc(weights, func(w *int) bool { return w == nil || *w > 0 }):
+	case mode == muxcore.Weighted && !slices.ContainsFunc(members, chosen):
 		return coded(muxcore.CodeWeightedRequiresWeights, "weighted, and all weights are 0")
 	}
 	return nil
+}
+
+// strays tells whether a write to a mux may go where a read of the key does not look.
+func strays(set *muxcore.Settings) bool {
+	switch set.Mode {
+	case muxcore.RoundRobin, muxcore.Weighted, muxcore.StickyByKey:
+		return !set.OnMissNext
+	default:
+		return false
+	}
 }
 
 // coded makes a load error that carries one of the codes.
