@@ -50,8 +50,7 @@ cmd_run() {
 In a second terminal, in this folder:
 
   echo 'hello, mux' > hello.txt
-  curl -T hello.txt http://localhost:8080/hello.txt     # upload: goes to the first origin
-  curl -T hello.txt http://localhost:8081/hello.txt     # the second origin gets its copy
+  curl -T hello.txt http://localhost:8080/hello.txt     # upload: goes to every origin
   curl -i http://localhost:8080/hello.txt               # read: X-Served-By: directory
   mv .build/example/directory .build/example/away       # take the first origin away
   curl -i http://localhost:8080/hello.txt               # read on: X-Served-By: origin

@@ -52,8 +52,6 @@ func TestTheTourOfTheExample(t *testing.T) {
 	}
 	wantStatus(t, "upload", c.Put("/hello.txt", "hello, mux", localhost...), http.StatusCreated)
 	served("directory")
-	wantStatus(t, "upload to the origin", c.On("PORT2").Put("/hello.txt", "hello, mux", localhost...), http.StatusCreated)
-	served("directory")
 	if got := fmt.Sprint(filesBelow(t, c.Dir)); got != "[directory/hello.txt origin/hello.txt]" {
 		t.Errorf("files: %s", got)
 	}
