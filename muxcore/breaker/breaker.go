@@ -23,6 +23,7 @@ const (
 type Breaker struct {
 	path string
 	set  Settings
+	made time.Time
 
 	word     atomic.Uint64         // generation and mode; written with mu held
 	refusal  atomic.Pointer[Error] // what an open breaker answers
@@ -63,6 +64,7 @@ func New(path string, s Settings) (*Breaker, error) {
 		set:     s.Effective(),
 		crowded: &Error{Code: CodePathHalfOpenRejected, Path: path},
 		full:    &Error{Code: CodePathFull, Path: path},
+		made:    now,
 		since:   now,
 		reason:  "new",
 	}
@@ -186,7 +188,7 @@ func (b *Breaker) allowLocked(probe bool) (Permit, error) {
 		b.inFlight++
 	}
 	if b.set.SlowCall > 0 {
-		p.start = now
+		p.start = b.age(now)
 	}
 	return p, nil
 }
@@ -205,10 +207,10 @@ func (b *Breaker) report(p Permit, o outcome) {
 		return // given in a state that is over
 	}
 	b.phase.release(p.trial)
-	if o.kind == Success && !p.start.IsZero() {
+	if o.kind == Success && p.start != 0 {
 		took := p.took
 		if took == 0 {
-			took = now.Sub(p.start)
+			took = b.age(now) - p.start
 		}
 		if took >= b.set.SlowCall {
 			o = outcome{kind: Failure, cause: "slow: " + took.Round(time.Millisecond).String()}
@@ -225,6 +227,9 @@ func (b *Breaker) book(now time.Time, o outcome, trial bool) {
 	}
 	b.phase.book(b, now, o)
 }
+
+// age returns how old the breaker is: never 0, so that 0 can mean no time.
+func (b *Breaker) age(now time.Time) time.Duration { return max(now.Sub(b.made), 1) }
 
 // room must be called with mu held.
 func (b *Breaker) room() bool { return b.set.MaxConcurrent == 0 || b.inFlight < b.set.MaxConcurrent }

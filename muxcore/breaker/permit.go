@@ -10,9 +10,10 @@ import "time"
 type Permit struct {
 	b     *Breaker
 	gen   uint64
-	trial uint64    // the place it holds while half-open; 0: none
-	slot  bool      // it counts against MaxConcurrent
-	start time.Time // set only where SlowCall is
+	trial uint64 // the place it holds while half-open; 0: none
+	slot  bool   // it counts against MaxConcurrent
+	// Since the breaker was made; small enough for a Permit to stay in registers.
+	start time.Duration // set only where SlowCall is
 	took  time.Duration
 }
 
@@ -20,11 +21,11 @@ type Permit struct {
 // follows is the transfer of the answer. It reports whether that was too slow;
 // Success then counts as a failure.
 func (p *Permit) Answered() bool {
-	if p.b == nil || p.start.IsZero() {
+	if p.b == nil || p.start == 0 {
 		return false
 	}
 	if p.took == 0 {
-		p.took = max(time.Since(p.start), 1)
+		p.took = max(p.b.age(time.Now())-p.start, 1)
 	}
 	return p.took >= p.b.set.SlowCall
 }
@@ -36,8 +37,9 @@ func (p *Permit) Success() {
 		return
 	}
 	p.b = nil
-	// A clean closed breaker of the same generation has nothing to learn.
-	if p.trial == 0 && !p.slot && p.start.IsZero() && b.word.Load() == p.gen<<modeBits|modeFree {
+	// A clean closed breaker of the same generation has nothing to learn, as no
+	// permit of such a one is measured or limited.
+	if b.word.Load() == p.gen<<modeBits|modeFree {
 		return
 	}
 	b.report(*p, outcome{kind: Success})
@@ -69,7 +71,7 @@ func (p *Permit) NeutralBecause(cause string) {
 		return
 	}
 	p.b = nil
-	if p.trial == 0 && !p.slot && b.word.Load() == p.gen<<modeBits|modeFree {
+	if b.word.Load() == p.gen<<modeBits|modeFree {
 		return
 	}
 	b.report(*p, outcome{kind: Neutral, cause: cause})
