@@ -24,6 +24,7 @@ type exchange struct {
 	plain   bool // ranges and preconditions are ignored
 	started time.Time
 	result  result
+	told    placeholders
 	sink    sink
 	values  [8]string // of header fields, see set
 	fields  int       // of them, taken
@@ -63,8 +64,8 @@ func (x *exchange) begin() {
 			return
 		}
 	}
-	p := &placeholders{of: &x.result}
-	x.repl.Map(p.value)
+	x.told.of = &x.result
+	x.repl.Map(x.told.value)
 }
 
 // inErrorRoute reads the request as file_server does when it serves an error page.
