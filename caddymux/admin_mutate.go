@@ -65,6 +65,7 @@ func mutationStatus(err error) int {
 		return http.StatusNotFound
 	case muxcore.CodeBackendNameConflict, muxcore.CodeWeightedRequiresWeights, muxcore.CodeMirrorOriginRequired:
 		return http.StatusConflict
+	default:
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return http.StatusGatewayTimeout
@@ -84,10 +85,10 @@ func addBackend(r *http.Request, t *tree, _ string) error {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return fmt.Errorf("the body must be a backend's JSON config: %w", err)
 	}
-	mux, last := "", head.Name
+	mux := ""
 	if dot := strings.LastIndexByte(head.Name, '.'); dot >= 0 {
-		mux, last = head.Name[:dot], head.Name[dot+1:]
-		if raw, err = renamed(raw, last); err != nil {
+		mux = head.Name[:dot]
+		if raw, err = renamed(raw, head.Name[dot+1:]); err != nil {
 			return err
 		}
 	}
