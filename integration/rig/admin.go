@@ -23,6 +23,11 @@ func (c *Caddy) Admin(method, path, body string, header ...string) (int, string)
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := c.client.Do(req)
+	for try := 1; err != nil && try < 5; try++ { // each reload starts the admin server anew
+		<-time.After(50 * time.Millisecond)
+		req.Body, _ = req.GetBody()
+		resp, err = c.client.Do(req)
+	}
 	if err != nil {
 		c.tb.Fatalf("admin %s %s: %v", method, path, err)
 	}
@@ -61,6 +66,27 @@ func (c *Caddy) Reload(config string) {
 	if msg := c.Load(config); msg != "" {
 		c.tb.Fatalf("reloading: %s", msg)
 	}
+	c.settle()
+}
+
+// settle waits until the servers of the old config are gone. While they shut
+// down they still take some new connections and close them unanswered, with
+// any handler. The requests lack a Host, so that net/http answers them itself
+// and no handler sees them.
+func (c *Caddy) settle() {
+	c.tb.Helper()
+	c.client.CloseIdleConnections()
+	good := 0
+	c.Eventually(AnswerWithin, "the end of the old servers", func() error {
+		if r, err := c.Raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", false); err != nil || r.Status != http.StatusBadRequest {
+			good = 0
+			return fmt.Errorf("%d, %w", r.Status, err)
+		}
+		if good++; good < 5 {
+			return fmt.Errorf("%d good answers in a row", good)
+		}
+		return nil
+	})
 }
 
 // Goroutines returns how many goroutines the process has.
