@@ -1,0 +1,255 @@
+package integration_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/origin"
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
+)
+
+// Row 1, as operators see it.
+func TestCase001AClientThatLeavesIsLoggedAs499AndCountedAsNothing(t *testing.T) {
+	t.Parallel()
+	c, f1 := proxy(t, breaking)
+	c.Reload("log\nreverse_proxy {$F1} {\nlb_policy relay_breaker\ntransport relay_breaker {\n" + breaking + "\n}\n}")
+	f1.Script(origin.Faults{Delay: 2 * time.Second})
+	if got := atOnce(c, 10, 200*time.Millisecond); got[0] != 10 {
+		t.Fatalf("statuses: %v, want none within the time of the clients", got)
+	}
+	c.Eventually(soon, "the log lines of the clients that left", func() error {
+		lines := c.Log.Entries(func(e rig.Entry) bool { return e["status"] == 499.0 && e.Str("logger") == "http.log.access" })
+		if len(lines) != 10 {
+			return fmt.Errorf("%d access log lines with 499", len(lines))
+		}
+		return nil
+	})
+	if v := pathTo(t, c, f1); v.State != "CLOSED" || v.Failures != 0 || failuresIn(v) != 0 {
+		t.Errorf("the path is %s with %d failures, recent: %v", v.State, v.Failures, v.Recent)
+	}
+}
+
+// Row 3: permits come back on every way out of a request.
+func TestCase003FiftyCancelledTrialsLeaveNothingTaken(t *testing.T) {
+	t.Parallel()
+	c, f1 := proxy(t, breaking)
+	fails(t, c, f1, 3)
+	f1.Script(origin.Faults{Hang: true})
+	becomes(t, c, f1, "HALF_OPEN")
+	if got := atOnce(c, 50, 300*time.Millisecond); got[refused]+got[0] != 50 {
+		t.Errorf("statuses: %v, want 503 or none", got)
+	}
+	c.Eventually(soon, "the return of the permits", func() error {
+		if v := pathTo(t, c, f1); v.HalfOpenInFlight != 0 || v.State != "HALF_OPEN" {
+			return fmt.Errorf("%s with %d trials on their way", v.State, v.HalfOpenInFlight)
+		}
+		return nil
+	})
+	f1.Heal()
+	closes(t, c)
+}
+
+// Row 3: the proxy panics on purpose, after the round trip, where a body breaks off.
+func TestCase003TheProxysPanicAfterTheRoundTripReturnsThePermit(t *testing.T) {
+	t.Parallel()
+	c, f1 := proxy(t, breaking)
+	f1.Put("/x", origin.Object{Body: someBytes(200_000)})
+	fails(t, c, f1, 3)
+	f1.Script(origin.Faults{CutAfter: 100_000})
+	becomes(t, c, f1, "HALF_OPEN")
+	if r, err := c.Try(rig.Request{Path: "/x"}); !rig.Aborted(r, err) {
+		t.Error("the body came whole")
+	}
+	if v := becomes(t, c, f1, "OPEN"); v.OpenedTotal != 2 {
+		t.Errorf("opened %d times, want 2", v.OpenedTotal)
+	}
+	f1.Heal()
+	if v := becomes(t, c, f1, "HALF_OPEN"); v.HalfOpenInFlight != 0 {
+		t.Errorf("%d trials on their way, want 0", v.HalfOpenInFlight)
+	}
+	closes(t, c)
+}
+
+func TestCase004TheFirstTrialCounts(t *testing.T) {
+	t.Parallel()
+	c, f1 := proxy(t, `
+		failure_threshold 3
+		open_duration 1s
+		half_open_max_calls 2`)
+	fails(t, c, f1, 3)
+	becomes(t, c, f1, "HALF_OPEN")
+	f1.Script(origin.Faults{Delay: time.Second})
+	before := f1.Hits()
+	if got, want := atOnce(c, 20, soon), (map[int]int{http.StatusOK: 2, refused: 18}); !maps.Equal(got, want) {
+		t.Errorf("statuses: %v, want %v", got, want)
+	}
+	if n := f1.Hits() - before; n != 2 {
+		t.Errorf("%d requests reached the origin, want exactly 2", n)
+	}
+	f1.Heal()
+	closes(t, c)
+}
+
+func TestCase007CallsThatWereAdmittedBeforeTheTripCountOnce(t *testing.T) {
+	t.Parallel()
+	c, f1 := proxy(t, "failure_threshold 3\nopen_duration 1h")
+	f1.Script(origin.Faults{Status: http.StatusInternalServerError, Delay: 200 * time.Millisecond})
+	if got := atOnce(c, 100, soon); got[500]+got[refused] != 100 || got[500] < 3 {
+		t.Errorf("statuses: %v", got)
+	}
+	if v := pathTo(t, c, f1); v.State != "OPEN" || v.OpenedTotal != 1 {
+		t.Errorf("%s, opened %d times; want OPEN, once", v.State, v.OpenedTotal)
+	}
+	lines := c.Log.Entries(func(e rig.Entry) bool { return e.Str("from") != "" && e.Str("to") != "" && e.Str("path") != "" })
+	if len(lines) != 1 || lines[0].Str("to") != "OPEN" {
+		t.Errorf("%d transitions were logged, want one to OPEN: %v", len(lines), lines)
+	}
+}
+
+func TestCase012OurOwnRefusalsAreNoFailures(t *testing.T) {
+	t.Parallel()
+	c, f1 := proxy(t, "failure_threshold 1\nmax_concurrent 1")
+	f1.Script(origin.Faults{Delay: time.Second})
+	if got, want := atOnce(c, 20, soon), (map[int]int{200: 1, refused: 19}); !maps.Equal(got, want) {
+		t.Errorf("statuses: %v, want %v", got, want)
+	}
+	if v := pathTo(t, c, f1); v.State != "CLOSED" || v.Failures != 0 || failuresIn(v) != 0 || v.RejectedTotal != 19 {
+		t.Errorf("the path: %+v; want CLOSED, no failure, 19 refusals", v)
+	}
+	f1.Heal()
+	wantStatus(t, "GET", c.Get("/x"), http.StatusOK)
+}
+
+func TestCase016NeverAreAllThreeUpstreamsOpen(t *testing.T) {
+	t.Parallel()
+	var origins []*origin.Origin
+	options := []rig.Option{}
+	for i := range 3 {
+		f := origin.New(t)
+		f.Script(origin.Faults{Status: http.StatusInternalServerError})
+		origins = append(origins, f)
+		options = append(options, rig.Env(fmt.Sprintf("F%d", i+1), f.Addr()))
+	}
+	c := rig.Start(t, `
+		reverse_proxy {$F1} {$F2} {$F3} {
+			lb_policy relay_breaker
+			transport relay_breaker {
+				min_available 1
+				failure_threshold 3
+				open_duration 50ms
+			}
+		}`, options...)
+	done := make(chan map[int]int)
+	go func() {
+		all := make(map[int]int)
+		for range 20 {
+			for status, n := range atOnce(c, 20, soon) {
+				all[status] += n
+			}
+		}
+		done <- all
+	}()
+	most := 0
+	for {
+		select {
+		case got := <-done:
+			// While the two others are half-open a request may find only taken places
+			// there; the third one always takes it.
+			if got[500] != 400 {
+				t.Errorf("statuses: %v, want every request to reach an upstream", got)
+			}
+			if most != 2 {
+				t.Errorf("at most %d of 3 paths were open at a time, want 2", most)
+			}
+			return
+		default:
+			open := 0
+			for _, v := range pathViews(t, c) {
+				if v.State == "OPEN" {
+					open++
+				}
+			}
+			if most = max(most, open); open == len(origins) {
+				t.Fatal("all paths are open")
+			}
+		}
+	}
+}
+
+func TestCase017OpenTimesGrowUpToTheCapAlsoByRatio(t *testing.T) {
+	t.Parallel()
+	c, f1 := proxy(t, `
+		failure_ratio 0.5 10s 4
+		success_threshold 1
+		open_duration 2s 6s`)
+	// Grown times are shortened by up to a tenth.
+	for i, want := range []struct{ low, high time.Duration }{
+		{2 * time.Second, 2 * time.Second},
+		{3600 * time.Millisecond, 4 * time.Second},
+		{5400 * time.Millisecond, 6 * time.Second},
+	} {
+		f1.Script(origin.Faults{Status: http.StatusInternalServerError})
+		for range 4 {
+			wantStatus(t, "GET", c.Get("/x"), http.StatusInternalServerError)
+		}
+		v := pathTo(t, c, f1)
+		if v.State != "OPEN" || v.NextTrialAt == nil {
+			t.Fatalf("trip %d: %s, next trial at %v", i+1, v.State, v.NextTrialAt)
+		}
+		if took := v.NextTrialAt.Sub(v.Since); took < want.low || took > want.high {
+			t.Errorf("trip %d opened the path for %v, want %v to %v", i+1, took, want.low, want.high)
+		}
+		f1.Heal()
+		if i < 2 {
+			becomes(t, c, f1, "HALF_OPEN")
+			wantStatus(t, "the trial", c.Get("/x"), http.StatusOK)
+		}
+	}
+}
+
+func TestCase018StatsFollowTheClockAndProbesCloseWithoutTraffic(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{
+		"":                                  "HALF_OPEN",
+		"probe_uri /x\nprobe_interval 50ms": "CLOSED",
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			c, f1 := proxy(t, breaking+options)
+			fails(t, c, f1, 3)
+			if v := pathTo(t, c, f1); v.State != "OPEN" {
+				t.Errorf("right after the trip: %s", v.State)
+			}
+			f1.Heal()
+			before := f1.Hits()
+			becomes(t, c, f1, want)
+			for _, r := range f1.Log()[before:] {
+				if r.Header.Get("Relay-Probe") != "1" || r.Body != 0 {
+					t.Errorf("a request that is no probe: %+v", r)
+				}
+			}
+		})
+	}
+}
+
+func TestCase019StatsShowTheEffectiveValues(t *testing.T) {
+	t.Parallel()
+	f1 := origin.New(t)
+	c := rig.Start(t, "reverse_proxy {$F1} {\ntransport relay_breaker {\n}\n}", rig.Env("F1", f1.Addr()))
+	v := pathTo(t, c, f1)
+	for option, want := range map[string]string{
+		"failure_threshold":   "5",
+		"success_threshold":   "3",
+		"open_duration":       "30s",
+		"half_open_max_calls": "3",
+		"trial_timeout":       "1m0s",
+		"failure_status":      "[5xx]",
+	} {
+		if got := fmt.Sprint(v.Options[option]); got != want {
+			t.Errorf("%s is %s, want %s", option, got, want)
+		}
+	}
+}
