@@ -99,7 +99,14 @@ func (p *prober) watch(g *guard) (unwatch func()) {
 	}
 }
 
-func (p *prober) stop() { p.probe.Stop() }
+// stop ends the probes. The connection of the last one may have become idle
+// after Caddy cleaned up the transport, so it is closed here.
+func (p *prober) stop() {
+	p.probe.Stop()
+	if h, ok := p.rt.(*reverseproxy.HTTPTransport); ok && h.Transport != nil {
+		h.Transport.CloseIdleConnections()
+	}
+}
 
 // check makes one probe.
 func (p *prober) check(ctx context.Context, path string) error {
