@@ -30,8 +30,8 @@ func example(t *testing.T) *rig.Caddy {
 		config = strings.ReplaceAll(config, ":"+port, ":"+word)
 	}
 	config = strings.Replace(config, "persist_config off", "persist_config off\n\tadmin 127.0.0.1:{$ADMIN}\n\tlog {\n\t\tformat json\n\t}", 1)
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o755); err != nil {
+	dir := filepath.Join(t.TempDir(), "a clone") // a path with a space must do
+	if err := os.MkdirAll(filepath.Join(dir, "directory"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return rig.Start(t, config, rig.AsIs(), rig.InDir(dir), rig.Env("EXAMPLE_DATA", dir))
