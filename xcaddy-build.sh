@@ -52,7 +52,8 @@ In a second terminal, in this folder:
   echo 'hello, mux' > hello.txt
   curl -T hello.txt http://localhost:8080/hello.txt     # upload: goes to every origin
   curl -i http://localhost:8080/hello.txt               # read: X-Served-By: directory
-  mv .build/example/directory .build/example/away       # take the first origin away
+  mv .build/example/directory .build/example/away       # take the first origin away...
+  sleep 1                                               # ...which is noticed within a second
   curl -i http://localhost:8080/hello.txt               # read on: X-Served-By: origin
   mv .build/example/away .build/example/directory       # and back, after its cooldown
 
