@@ -57,6 +57,7 @@ func (c *call) on(ctx context.Context, s Store, a *answer) {
 		panic("muxcore: call of an unknown operation")
 	}
 	if a.err == nil && c.op == OpGet && (a.obj == nil || a.obj.Body == nil) {
+		a.obj = nil
 		a.err = &Error{Code: CodeUnavailable, Op: c.op, Key: c.key, Err: errors.New("store gave neither an object nor an error")}
 	}
 }
@@ -69,7 +70,7 @@ func (a *answer) dispose() {
 	if a.stream.body != nil {
 		a.stream.close()
 	} else {
-		_ = a.obj.Body.Close()
+		safeClose(a.obj.Body)
 	}
 	a.head.drop()
 	a.obj = nil
@@ -81,10 +82,10 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 	ctx, span := m.startAttempt(ctx, b, index)
 	started := time.Now()
 	var w *watch
-	switch b.waits {
-	case WaitsNever:
+	switch {
+	case b.waits == WaitsNever, timeout == never:
 		c.on(ctx, b.Store, a)
-	case WaitsWithContext:
+	case b.waits == WaitsWithContext:
 		w = newWatch(ctx, timeout)
 		c.under(w)
 		c.on(w.ctx, b.Store, a) //nolint:contextcheck // w.ctx is derived from ctx
@@ -128,7 +129,7 @@ func (a *answer) open(b *backend, w *watch) {
 // classify lets the uploader answer for a body that failed: the backend was only the first to see it.
 func (c *call) classify(ctx context.Context, err error) Class {
 	if body, ok := c.body.(*attemptBody); ok && err != nil && body.failed() != nil {
-		return ClassSemantic
+		return ClassAbort
 	}
 	return Classify(ctx, err)
 }

@@ -23,8 +23,12 @@ type backend struct {
 func newBackend(cfg Backend, timeout time.Duration, now time.Time) *backend {
 	b := &backend{Backend: cfg, waits: WaitsOf(cfg.Store), caps: CapabilitiesOf(cfg.Store)}
 	b.nested, _ = cfg.Store.(*Mux)
-	if b.Timeout == 0 {
-		b.Timeout = timeout
+	switch {
+	case b.nested != nil:
+		b.waits = WaitsWithContext // whatever becomes of its backends
+		orDefault(&b.Timeout, never)
+	default:
+		orDefault(&b.Timeout, timeout)
 	}
 	b.weight.Store(1)
 	if cfg.Weight != nil {
@@ -42,8 +46,20 @@ func (b *backend) health(op Op) *health {
 	return &b.reads
 }
 
+// never is the timeout of a nested mux, unless it has one of its own: those of its backends end what hangs, and only it
+// can tell whether an operation that fails over inside makes progress.
+const never = time.Duration(1 << 62)
+
+// abilities of the store. Those of a nested mux change with its backends.
+func (b *backend) abilities() Capabilities {
+	if b.nested != nil {
+		return b.nested.Capabilities()
+	}
+	return b.caps
+}
+
 // writable tells whether writes may ever go to the backend.
-func (b *backend) writable() bool { return !b.ReadOnly && b.caps.Write }
+func (b *backend) writable() bool { return !b.ReadOnly && b.abilities().Write }
 
 // dotted is the backend's name in front of one inside it.
 func (b *backend) dotted(inner string) string {

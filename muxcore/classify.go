@@ -18,7 +18,7 @@ const (
 	ClassTransient       // the backend failed: move on, and count it
 	ClassTimeout         // the backend made no progress: as transient
 	ClassSemantic        // the backend answered, and the answer is no: final, by rule, and never its fault
-	ClassDenied          // the backend answers but will not let us: move on, do not count it
+	ClassDenied          // the backend answers, but could not be asked: it will not let us, or is not sure. Move on, do not count it
 	ClassAbort           // the caller gave up: final, never anybody's fault
 )
 
@@ -81,6 +81,9 @@ func Classify(caller context.Context, err error) Class {
 	}
 	e, coded := errors.AsType[*Error](err)
 	if coded {
+		if e.Unsure {
+			return ClassDenied
+		}
 		if class, ok := codeClasses[e.Code]; ok {
 			return class
 		}
@@ -128,4 +131,25 @@ func codeOf(err error) Code {
 		return CodeUnsupported
 	}
 	return CodeUnavailable
+}
+
+// isMiss tells whether err says that there is no such object.
+func isMiss(err error) bool {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code == CodeKeyNotFound
+	}
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// provesLife tells whether the end of a call is a word of the backend itself, so that a trial has succeeded. What a store
+// refuses before it asks anybody is not, nor what became of the uploader's body.
+func provesLife(class Class, err error) bool {
+	if class == ClassAbort {
+		return false
+	}
+	switch CodeOf(err) { //nolint:exhaustive // all others are answers
+	case CodeInvalidKey, CodeUnsupported, CodeReadOnly, CodeBodyMismatch:
+		return false
+	}
+	return true
 }

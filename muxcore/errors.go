@@ -73,6 +73,10 @@ type Error struct {
 	// RetryAfter is how long to wait before asking again, 0 where nobody knows.
 	RetryAfter time.Duration
 
+	// Unsure says, with CodeAllBackendsDown, that somebody answered and does not have the key, but not everybody who
+	// could have it could be asked: the answer is open, and nobody's failure.
+	Unsure bool
+
 	// Info describes the object as far as an answer without a body still tells it: with CodeNotModified,
 	// CodePreconditionFailed and CodeRangeNotSatisfiable.
 	Info *Info

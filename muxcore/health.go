@@ -33,6 +33,9 @@ type health struct {
 	err        error
 }
 
+// void is a generation that no state ever has.
+const void = ^uint64(0)
+
 // permit admits one call. The zero value is none.
 type permit struct {
 	h          *health
@@ -50,6 +53,15 @@ func cooldown(base, most time.Duration, f int) time.Duration {
 func (h *health) enter() (permit, bool) {
 	p := permit{h: h, generation: h.generation.Load()}
 	return p, !h.down.Load()
+}
+
+// later is a permit for what becomes of a body after its answer. If the state has changed by then, it is void.
+func (h *health) later() permit {
+	p, ok := h.enter()
+	if !ok {
+		p.generation = void
+	}
+	return p
 }
 
 // eligible tells whether acquire would admit a call at now.
@@ -98,7 +110,7 @@ func (h *health) record(p permit, class Class, err error, now time.Time, base, m
 	case class.Counts():
 		went := h.fail(err, now, base, most)
 		return transition{changed: true, wentDown: went}
-	case class == ClassAbort:
+	case !provesLife(class, err):
 		return transition{changed: p.trial}
 	default: // an answer of any kind is a sign of life
 		downFor := h.revive(now)

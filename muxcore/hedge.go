@@ -124,7 +124,7 @@ func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 		if b == nil {
 			return false
 		}
-		r := m.racer(o, b, p, running)
+		r := m.racer(o, b, p, running, o.walk.left())
 		r.extra = extra
 		field = append(field, r)
 		running++
@@ -151,6 +151,9 @@ func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 			if running == 0 && !start(false) {
 				return nil
 			}
+		case <-ctx.Done():
+			c.end(field, nil)
+			return nil
 		case <-timer.C:
 			if o.walk.left() > 0 && m.budgeted.take() && start(true) {
 				field[len(field)-2].b.stats.hedges.Add(1)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
+	"sync"
 )
 
 // List implements [Store]. Where one backend's word is final, the first that answers gives the list, and another goes on
-// with it should that one fail; where a miss is not (mirror, on_miss next), the lists of all are merged, and backends
-// whose part is missing are told to opts.OnDegraded.
+// with it should that one fail; where it is not (mirror, sticky_by_key, on_miss next), the lists of all are merged, and
+// backends whose part is missing are told to opts.OnDegraded.
 func (m *Mux) List(ctx context.Context, opts ListOptions) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := CheckPrefix(opts.Prefix); err != nil {
@@ -22,7 +22,7 @@ func (m *Mux) List(ctx context.Context, opts ListOptions) iter.Seq2[Entry, error
 		defer o.end()
 		l := lister{m: m, o: o, opts: opts, yield: yield}
 		var err error
-		if m.missGoesOn() {
+		if m.missGoesOn() || m.set.Mode == StickyByKey {
 			err = l.merged(ctx)
 		} else {
 			err = l.fromFirst(ctx)
@@ -47,10 +47,10 @@ type lister struct {
 func (l *lister) give(e Entry, b *backend) bool {
 	e.Via = Via{Backend: b.dotted(e.Via.Backend), Attempts: l.o.attempts}
 	l.given++
+	l.opts.After = e.Key
 	if !l.yield(e, nil) || l.opts.Limit > 0 && l.given >= l.opts.Limit {
 		l.stopped = true
 	}
-	l.opts.After = e.Key
 	return !l.stopped
 }
 
@@ -58,17 +58,13 @@ func (l *lister) give(e Entry, b *backend) bool {
 func (l *lister) fromFirst(ctx context.Context) error {
 	unsupported := 0
 	for b, p := l.m.nextReader(ctx, l.o); b != nil; b, p = l.m.nextReader(ctx, l.o) {
-		c := l.m.openCursor(ctx, l.o, b, p, l.remaining())
-		for c.ok && l.give(c.entry, b) {
-			c.next(ctx)
-		}
-		c.close()
+		c := l.all(ctx, b, p)
 		switch {
 		case l.stopped || c.err == nil:
 			return nil
 		case errors.Is(c.err, ErrUnsupported):
 			unsupported++
-			l.degraded(b, c.err)
+			l.degraded(b.Name, c.err)
 			continue
 		}
 		l.o.answer.err = c.err
@@ -76,7 +72,25 @@ func (l *lister) fromFirst(ctx context.Context) error {
 			return l.m.final(ctx, l.o, b, c.class)
 		}
 	}
-	if unsupported > 0 && unsupported == l.o.tried {
+	return l.nobody(ctx, unsupported)
+}
+
+// all gives what b lists, to its end or until it breaks off.
+func (l *lister) all(ctx context.Context, b *backend, p permit) *cursor {
+	l.o.tried++
+	c := l.m.newCursor(ctx, b, l.remaining(), l.m.budget(l.o, b))
+	defer c.close()
+	c.open(ctx, p, l.o.attempts)
+	l.o.attempts++
+	for l.notices(c); c.ok && l.give(c.entry, b); l.notices(c) {
+		c.next(ctx)
+	}
+	return c
+}
+
+// nobody is the error of a list to which no backend came to the end.
+func (l *lister) nobody(ctx context.Context, unsupported int) error {
+	if ctx.Err() == nil && unsupported > 0 && unsupported == l.o.tried {
 		return &Error{Code: CodeUnsupported, Op: OpList, Attempts: l.o.attempts, Err: errors.New("no backend can list")}
 	}
 	return l.m.exhausted(ctx, l.o)
@@ -91,10 +105,18 @@ func (l *lister) remaining() ListOptions {
 	return opts
 }
 
-func (l *lister) degraded(b *backend, err error) {
+func (l *lister) degraded(backend string, err error) {
 	if l.opts.OnDegraded != nil {
-		l.opts.OnDegraded(b.Name, err)
+		l.opts.OnDegraded(backend, err)
 	}
+}
+
+// notices hands on what a nested mux said of its own backends.
+func (l *lister) notices(c *cursor) {
+	for _, n := range c.notices {
+		l.degraded(c.b.dotted(n.backend), n.err)
+	}
+	c.notices = nil
 }
 
 // merged lists from all backends at once, each key from the first that has it.
@@ -105,48 +127,64 @@ func (l *lister) merged(ctx context.Context) error {
 			c.close()
 		}
 	}()
-	alive := 0
-	for _, c := range cursors {
-		if c.err == nil {
-			alive++
-		}
-	}
-	if alive == 0 {
-		return l.m.exhausted(ctx, l.o)
-	}
-	for {
-		least := leastOf(cursors)
-		if least == nil || !l.give(least.entry, least.b) {
-			return ctx.Err()
-		}
+	for least := leastOf(cursors); least != nil; least = leastOf(cursors) {
 		key := least.entry.Key
+		if !l.give(least.entry, least.b) {
+			return nil
+		}
 		for _, c := range cursors {
 			if c.ok && c.entry.Key == key {
-				if c.next(ctx); c.err != nil {
-					l.degraded(c.b, c.err)
-				}
+				c.next(ctx)
+				l.heard(c)
 			}
 		}
 	}
+	unsupported := 0
+	for _, c := range cursors {
+		if c.err == nil {
+			return nil // one came to its end; what the others lack was told
+		}
+		if errors.Is(c.err, ErrUnsupported) {
+			unsupported++
+		}
+	}
+	return l.nobody(ctx, unsupported)
 }
 
-// openAll opens a cursor on every backend that may be asked, and names those that may not.
+// heard takes in what a cursor brought besides an entry.
+func (l *lister) heard(c *cursor) {
+	l.notices(c)
+	if c.err != nil {
+		l.o.answer.err = c.err
+		l.m.goesOn(l.o, c.b, c.class)
+		l.o.from = nil // nobody is asked instead
+		l.degraded(c.b.Name, c.err)
+	}
+}
+
+// openAll opens a cursor on every backend that may be asked, all at the same time, and names those that may not.
 func (l *lister) openAll(ctx context.Context) []*cursor {
 	asked := make(map[*backend]bool)
 	var cursors []*cursor
+	var permits []permit
 	for b, p := l.o.walk.next(nil); b != nil; b, p = l.o.walk.next(nil) {
 		asked[b] = true
-		c := l.m.openCursor(ctx, l.o, b, p, l.opts)
-		cursors = append(cursors, c)
-		if c.err != nil {
-			l.o.answer.err = c.err
-			l.m.goesOn(l.o, b, c.class)
-			l.degraded(b, c.err)
-		}
+		permits = append(permits, p)
+		cursors = append(cursors, l.m.newCursor(ctx, b, l.opts, l.m.budget(l.o, b)))
+	}
+	var wg sync.WaitGroup
+	for i, c := range cursors {
+		wg.Go(func() { c.open(ctx, permits[i], l.o.attempts+i) })
+	}
+	wg.Wait()
+	l.o.attempts += len(cursors)
+	l.o.tried += len(cursors)
+	for _, c := range cursors {
+		l.heard(c)
 	}
 	for _, b := range l.o.walk.p.members {
 		if !asked[b] {
-			l.degraded(b, l.m.whyNot(b, OpList))
+			l.degraded(b.Name, l.m.whyNot(b, OpList))
 		}
 	}
 	return cursors
@@ -160,111 +198,4 @@ func leastOf(cursors []*cursor) *cursor {
 		}
 	}
 	return least
-}
-
-// cursorBuffer is how many entries a backend may be ahead of the reader.
-const cursorBuffer = 64
-
-type cursorItem struct {
-	entry Entry
-	err   error
-}
-
-// cursor is a list of one backend, read entry by entry from a goroutine that can be abandoned.
-type cursor struct {
-	b     *backend
-	w     *watch
-	items chan cursorItem
-	src   source // for blame
-
-	entry  Entry
-	ok     bool // entry is valid
-	err    error
-	class  Class // of err
-	closed bool
-	m      *Mux
-}
-
-// openCursor begins the list of b and waits for its first entry, its end or its failure.
-func (m *Mux) openCursor(ctx context.Context, o *operation, b *backend, p permit, opts ListOptions) *cursor {
-	o.tried++
-	index := o.attempts
-	o.attempts++
-	ctx, span := m.startAttempt(ctx, b, index)
-	c := &cursor{m: m, b: b, w: newWatch(ctx, m.budget(o, b)), items: make(chan cursorItem, cursorBuffer)}
-	if outer := opts.OnDegraded; outer != nil {
-		opts.OnDegraded = func(inner string, err error) { outer(b.dotted(inner), err) }
-	}
-	started := time.Now()
-	go c.fill(b.Store, opts)
-	c.take(ctx)
-	took := time.Since(started)
-	c.w.answered(b.Timeout)
-	if errors.Is(c.err, ErrUnsupported) {
-		c.class = ClassSemantic
-	}
-	m.finish(b, p, &call{op: OpList, key: opts.Prefix}, c.class, c.err, took)
-	c.src = source{backend: b}
-	c.src.permit, _ = b.reads.enter()
-	endAttempt(span, c.class, took)
-	return c
-}
-
-// fill runs the list on its goroutine. Waiting for the reader is not the backend's time.
-func (c *cursor) fill(s Store, opts ListOptions) {
-	defer close(c.items)
-	defer func() {
-		if p := recover(); p != nil {
-			c.send(cursorItem{err: panicked(p)})
-		}
-	}()
-	for e, err := range s.List(c.w.ctx, opts) {
-		if !c.send(cursorItem{e, err}) || err != nil {
-			return
-		}
-	}
-}
-
-func (c *cursor) send(item cursorItem) bool {
-	c.w.pause()
-	defer c.w.wait()
-	select {
-	case c.items <- item:
-		return true
-	case <-c.w.ctx.Done():
-		return false
-	}
-}
-
-// next moves to the next entry. A failure counts against the backend.
-func (c *cursor) next(ctx context.Context) {
-	c.take(ctx)
-	if c.class.Counts() {
-		c.src.blame(ctx, c.m, c.err)
-	}
-}
-
-func (c *cursor) take(ctx context.Context) {
-	c.ok = false
-	select {
-	case item, more := <-c.items:
-		c.entry, c.err, c.ok = item.entry, item.err, more && item.err == nil
-		if !more && c.w.ctx.Err() != nil {
-			c.err = c.w.cause()
-		}
-	case <-c.w.ctx.Done():
-		c.err = c.w.cause()
-	}
-	if c.err != nil && c.w.stalled() && ctx.Err() == nil {
-		c.err = &Error{Code: CodeBackendTimeout, Op: OpList, Err: errNoProgress}
-	}
-	c.class = Classify(ctx, c.err)
-}
-
-func (c *cursor) close() {
-	if !c.closed {
-		c.closed = true
-		c.w.stop()
-		c.m.release(c.b)
-	}
 }

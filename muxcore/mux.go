@@ -156,7 +156,7 @@ func (s *Settings) fillIn() {
 	orDefault(&s.Mode, Failover)
 	orDefault(&s.Timeout, 30*time.Second)
 	orDefault(&s.Retry.Delay, 50*time.Millisecond)
-	orDefault(&s.Retry.MaxDelay, time.Second)
+	orDefault(&s.Retry.MaxDelay, max(time.Second, s.Retry.Delay))
 	orDefault(&s.Cooldown, time.Second)
 	orDefault(&s.MaxCooldown, max(time.Minute, s.Cooldown))
 	orDefault(&s.WriteQuorum, 1)
@@ -344,10 +344,10 @@ func (m *Mux) CheckKey(key string) error {
 func (m *Mux) Capabilities() Capabilities {
 	var c Capabilities
 	for _, b := range m.snapshot.Load().all {
-		c.List = c.List || b.caps.List
+		c.List = c.List || b.abilities().List
 		c.Write = c.Write || b.writable()
-		c.ConditionalWrite = c.ConditionalWrite || b.writable() && b.caps.ConditionalWrite
-		c.Metadata = c.Metadata || b.writable() && b.caps.Metadata
+		c.ConditionalWrite = c.ConditionalWrite || b.writable() && b.abilities().ConditionalWrite
+		c.Metadata = c.Metadata || b.writable() && b.abilities().Metadata
 	}
 	return c
 }

@@ -44,21 +44,24 @@ func (m *Mux) field(o *operation) []*racer {
 		if b == nil {
 			return field
 		}
-		field = append(field, m.racer(o, b, p, len(field)))
+		field = append(field, m.racer(o, b, p, len(field), min(1, len(o.walk.p.backups)-o.walk.j)))
 		if ready && o.walk.i >= len(o.walk.p.ready) {
 			return field
 		}
 	}
 }
 
-// racer is b's part in the operation. Side by side, nobody has to leave others a share of the deadline.
-func (m *Mux) racer(o *operation, b *backend, p permit, index int) *racer {
+// racer is b's part in the operation. Side by side, nobody has to leave the deadline to others but those who come later.
+func (m *Mux) racer(o *operation, b *backend, p permit, index, others int) *racer {
 	side := walk{m: m, p: &pool{}}
-	return &racer{b: b, permit: p, o: operation{call: o.call, view: o.view, walk: side, deadline: o.deadline, index: o.attempts + index}}
+	return &racer{b: b, permit: p, o: operation{call: o.call, view: o.view, walk: side, deadline: o.deadline, index: o.attempts + index, others: others}}
 }
 
 // goRace starts a racer.
 func (m *Mux) goRace(ctx context.Context, c *contest, r *racer) {
+	if r.permit.trial {
+		ctx = context.WithoutCancel(ctx) // a trial runs to its end: one that is slower than others is well as well
+	}
 	own, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	go func() {
@@ -82,12 +85,17 @@ func (m *Mux) run(ctx context.Context, o *operation, field []*racer) *racer {
 		m.goRace(ctx, c, r)
 	}
 	for range field {
-		r := <-c.finished
-		if m.heard(o, r) {
-			c.end(field, r)
-			return r
+		select {
+		case r := <-c.finished:
+			if m.heard(o, r) {
+				c.end(field, r)
+				return r
+			}
+			m.drop(r)
+		case <-ctx.Done():
+			c.end(field, nil)
+			return nil
 		}
-		m.drop(r)
 	}
 	return nil
 }
@@ -105,20 +113,20 @@ func (c *contest) finish(r *racer) {
 	}
 }
 
-// end calls off everybody but the winner.
+// end calls off everybody but the winner, nil if there is none.
 func (c *contest) end(field []*racer, winner *racer) {
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
 	for _, r := range field {
-		if r != winner {
+		if r != winner && !r.permit.trial {
 			r.cancel()
 		}
 	}
 	for len(c.finished) > 0 {
 		c.m.drop(<-c.finished)
 	}
-	if winner.class != ClassOK {
+	if winner != nil && winner.class != ClassOK {
 		c.m.drop(winner)
 	}
 }

@@ -17,9 +17,11 @@ type operation struct {
 	view     *view
 	attempts int
 	index    int // of the first attempt, among those of a race
+	others   int // who may be asked after those of a race
 	tried    int // backends
 	missed   int // of them: answered that they do not have the key
 	denied   int // answered that they will not let us
+	unsure   int // answered for those inside that do not have the key; others inside could not be asked
 	from     *backend
 	lastErr  error // of the last backend that did not answer
 	lastFrom string
@@ -40,6 +42,9 @@ func (m *Mux) begin(op Op, key string) *operation {
 		p = &o.view.writes
 	}
 	o.walk = walk{m: m, p: p, op: op, key: key}
+	if op == OpList {
+		o.walk.key = "" // a prefix has no backend of its own
+	}
 	if m.set.Deadline > 0 && op != OpPut {
 		o.deadline = time.Now().Add(m.set.Deadline)
 	}
@@ -155,7 +160,8 @@ func (m *Mux) try(ctx context.Context, o *operation, b *backend, p permit) Class
 		if class != ClassTransient || retry >= m.set.Retry.Max || o.call.op == OpPut || p.trial {
 			return class
 		}
-		if !pauseFor(ctx, m.set.Retry.delay(retry, m.set.Float64)) {
+		pause := m.set.Retry.delay(retry, m.set.Float64)
+		if !o.deadline.IsZero() && pause >= m.budget(o, b) || !pauseFor(ctx, pause) {
 			return class
 		}
 	}
@@ -183,20 +189,22 @@ func (m *Mux) budget(o *operation, b *backend) time.Duration {
 	if o.deadline.IsZero() {
 		return b.Timeout
 	}
-	share := time.Until(o.deadline) / time.Duration(1+o.walk.left())
+	share := time.Until(o.deadline) / time.Duration(1+o.walk.left()+o.others)
 	return max(min(b.Timeout, share), time.Millisecond)
 }
 
 // goesOn takes in what b said, and tells whether the next backend is to be asked.
 func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
-	if m.missGoesOn() && !o.call.op.Writes() && errors.Is(o.answer.err, ErrKeyNotFound) {
+	if m.missGoesOn() && !o.call.op.Writes() && isMiss(o.answer.err) {
 		o.missed++
 		return true
 	}
 	if !class.MovesOn() {
 		return false
 	}
-	if class == ClassDenied {
+	if e, ok := errors.AsType[*Error](o.answer.err); ok && e.Unsure {
+		o.unsure++
+	} else if class == ClassDenied {
 		o.denied++
 	}
 	o.from, o.lastErr, o.lastFrom, o.class = b, o.answer.err, b.Name, class
@@ -240,13 +248,15 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 	case o.missed > 0 && o.missed == len(o.walk.p.members):
 		e.Code, e.Backend, e.Err = CodeKeyNotFound, "", nil
 		return e
-	case o.denied > 0 && o.denied+o.missed == len(o.walk.p.members):
+	case o.denied > 0 && o.denied == len(o.walk.p.members):
 		e.Code = CodeDenied
 		if CodeOf(o.lastErr) == CodeCredentialExpired {
 			e.Code = CodeCredentialExpired
 		}
 		return e
-	case o.class == ClassTimeout && o.missed == 0: // with a miss it is "could not be asked"
+	case o.missed+o.unsure > 0:
+		e.Code, e.Unsure = CodeAllBackendsDown, true
+	case o.class == ClassTimeout:
 		e.Code = CodeBackendTimeout
 	default:
 		e.Code = CodeAllBackendsDown

@@ -23,6 +23,9 @@ type body struct {
 	end  int64 // of the part; -1 unknown
 	err  error // sticky
 
+	brokeAt   int64      // where the last break was
+	brokeHere []*backend // who broke there
+
 	closed atomic.Bool
 	sink   errorWriter // of WriteTo, here to spare an allocation
 
@@ -111,10 +114,14 @@ func (r *body) failed(err error) {
 	r.err = r.resume(err)
 }
 
-// resume goes on elsewhere after cause. Each backend is asked once per break; a copy with another identity, offset or
+// resume goes on elsewhere after cause. Each backend is asked once per offset; a copy with another identity, offset or
 // length is no continuation, and nobody's fault.
 func (r *body) resume(cause error) error {
 	broken := r.src.backend
+	if r.off != r.brokeAt {
+		r.brokeAt, r.brokeHere = r.off, nil
+	}
+	r.brokeHere = append(r.brokeHere, broken)
 	if class := r.src.blame(r.ctx, r.m, cause); class == ClassAbort {
 		return r.m.aborted(r.ctx, &call{op: OpGet, key: r.key}, 0)
 	}
@@ -126,8 +133,9 @@ func (r *body) resume(cause error) error {
 	o := r.m.begin(OpGet, r.key)
 	defer o.end()
 	o.deadline = time.Time{} // it ended with the first byte
+	o.walk.forced = true     // no last resort: that is who broke
 	o.call.get = GetOptions{Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.info.ETag}}
-	for b, p := o.walk.next(broken); b != nil; b, p = o.walk.next(broken) {
+	for b, p := o.walk.next(r.brokeHere); b != nil; b, p = o.walk.next(r.brokeHere) {
 		class := r.m.try(r.ctx, o, b, p)
 		if class == ClassOK && r.continues(o.answer.obj) {
 			return r.moveTo(b, &o.answer)
@@ -165,7 +173,7 @@ func (r *body) moveTo(b *backend, a *answer) error {
 // closeSource closes the source, once.
 func (r *body) closeSource() {
 	r.mu.Lock()
-	src, done := r.src, r.srcDone
+	src, done := r.src.ending(), r.srcDone
 	r.srcDone = true
 	r.mu.Unlock()
 	if !done {
@@ -232,7 +240,7 @@ func (r *body) writeSome(w io.Writer) (int64, error) {
 // writeSource lets the source write itself, and finds out whose fault it is when that fails.
 func (r *body) writeSource(wt io.WriterTo, w io.Writer) (int64, error) {
 	r.sink = errorWriter{w: w}
-	n, err := wt.WriteTo(&r.sink)
+	n, err := safeWriteTo(wt, &r.sink)
 	r.off += n
 	switch {
 	case r.sink.err != nil:

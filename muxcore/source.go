@@ -137,13 +137,29 @@ func (s *stream) readGuarded(p []byte) (int, error) {
 // close closes the body. One that may hang is closed on a goroutine.
 func (s *stream) close() {
 	if s.guarded && s.watch.ctx.Err() != nil {
-		go s.body.Close()
+		go safeClose(s.body)
 	} else {
-		_ = s.body.Close()
+		safeClose(s.body)
 	}
 	if s.watch != nil {
 		s.watch.stop()
 	}
+}
+
+// safeClose closes what a backend gave. There is nobody to tell of an error.
+func safeClose(c io.Closer) {
+	defer func() { _ = recover() }()
+	_ = c.Close()
+}
+
+// safeWriteTo lets a backend's body write itself. A panic is an error like any other.
+func safeWriteTo(wt io.WriterTo, w io.Writer) (n int64, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	return wt.WriteTo(w)
 }
 
 // stalled tells whether the watch ended the stream.
@@ -160,17 +176,23 @@ type source struct {
 // newSource takes over what an attempt on b opened.
 func newSource(b *backend, opened stream, cancel context.CancelFunc) source {
 	s := source{stream: opened, backend: b, cancel: cancel}
-	s.permit, _ = b.reads.enter()
+	s.permit = b.reads.later()
 	return s
 }
 
 // writerTo is the source's own way to write itself, where that beats a copy: bytes in memory, and files.
 func (s *source) writerTo() (io.WriterTo, bool) {
-	if s.err != nil || s.backend.waits == WaitsWithContext && BodyFile(s.body) == nil {
+	nested := s.backend.nested != nil && s.backend.Timeout == never // watches itself
+	if s.err != nil || s.backend.waits != WaitsNever && !nested && BodyFile(s.body) == nil {
 		return nil, false
 	}
 	wt, ok := s.body.(io.WriterTo)
 	return wt, ok
+}
+
+// ending is the part of a source that ends it. It is not written while the source is read.
+func (s *source) ending() source {
+	return source{stream: stream{body: s.body, watch: s.watch, guarded: s.guarded}, backend: s.backend, cancel: s.cancel}
 }
 
 // end closes the source; it must be called once. The caller must not hold a lock.

@@ -1,6 +1,9 @@
 package muxcore
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // view is what operations see of a mux: who there is and who may be asked, all decided once for many. It is immutable;
 // whatever changes one of its facts replaces it (see [Mux.refresh]).
@@ -123,14 +126,14 @@ type walk struct {
 	ran     bool  // anyone was handed out
 }
 
-// next is the next backend to ask, with its permit, or nil. skip is left out.
-func (w *walk) next(skip *backend) (*backend, permit) {
+// next is the next backend to ask, with its permit, or nil. Those in skip are left out.
+func (w *walk) next(skip []*backend) (*backend, permit) {
 	for {
 		b := w.candidate()
 		if b == nil {
 			return w.lastResort()
 		}
-		if b == skip {
+		if slices.Contains(skip, b) {
 			continue
 		}
 		if p, ok := w.m.admit(b, w.op, false); ok {

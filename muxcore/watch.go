@@ -46,6 +46,9 @@ func (w *watch) look() {
 		return
 	}
 	w.timer.Reset(time.Duration(left))
+	if w.ctx.Err() != nil { // stopped meanwhile
+		w.timer.Stop()
+	}
 }
 
 // wait says that the backend's turn begins.

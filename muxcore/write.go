@@ -76,7 +76,7 @@ func (m *Mux) canPut(ctx context.Context, o *operation, opts *PutOptions) error 
 func conditional(p *pool) *pool {
 	only := func(all []*backend) (some []*backend) {
 		for _, b := range all {
-			if b.caps.ConditionalWrite {
+			if b.abilities().ConditionalWrite {
 				some = append(some, b)
 			}
 		}
