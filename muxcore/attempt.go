@@ -92,7 +92,7 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 	default:
 		w = newWatch(ctx, timeout)
 		c.under(w)
-		c.abandonable(w, b.Store, a)
+		c.abandonable(w, b, a)
 	}
 	if a.obj != nil && a.err == nil {
 		a.open(b, w)
@@ -181,17 +181,20 @@ func (c *call) under(w *watch) {
 }
 
 // abandonable makes the call on a goroutine and comes back when w ends, whatever the store does. A late answer is disposed of.
-func (c *call) abandonable(w *watch, s Store, a *answer) {
+func (c *call) abandonable(w *watch, b *backend, a *answer) {
 	var given atomic.Bool // whoever sets it decides: the call was in time, or it was abandoned
 	own := *c             // the caller may change or reuse c once we are gone
 	done := make(chan *answer, 1)
+	b.holds.Add(1)
 	go func() {
 		late := new(answer)
-		own.on(w.ctx, s, late)
+		own.on(w.ctx, b.Store, late)
 		if given.Swap(true) {
 			late.dispose()
+			_ = b.letGo()
 			return
 		}
+		b.holds.Add(-1) // the caller is in flight, and goes on
 		done <- late
 	}()
 	select {

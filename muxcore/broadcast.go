@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 const (
 	chunkSize  = 64 << 10
 	chunkAhead = 4 // chunks that one reader may be behind another
+
+	stallStep = 100 * time.Millisecond // how exactly it is measured how long one holds up others
 )
 
 // broadcast gives one body to several readers at the pace of the slowest that is still there, in bounded memory: a reader
@@ -38,6 +43,10 @@ type branch struct {
 	chunks  chan chunk
 	gone    chan struct{}
 	once    sync.Once
+
+	patience time.Duration // how long it may hold up others in all
+	stalled  time.Duration // how long it has
+	cut      atomic.Bool   // for having done so too long
 
 	cur chunk
 	off int
@@ -73,38 +82,70 @@ func (b *broadcast) run(ctx context.Context) {
 	}
 }
 
-// fill reads one chunk; an error comes with the last bytes.
+// fill reads one chunk; an error comes with the last bytes. Once nobody reads any more it stops: a refusal must not wait
+// for the rest of what a slow uploader sends.
 func (b *broadcast) fill() ([]byte, error) {
 	buf := make([]byte, chunkSize)
 	n := 0
-	for n < len(buf) {
+	for n < len(buf) && b.anybody() {
 		m, err := b.src.Read(buf[n:])
 		n += m
 		if err != nil {
 			return buf[:n], err
 		}
 	}
-	return buf, nil
+	return buf[:n], nil
+}
+
+// anybody tells whether there is a reader left.
+func (b *broadcast) anybody() bool {
+	return slices.ContainsFunc(b.readers, func(r *branch) bool { return !r.left() })
 }
 
 // hand gives a chunk to all readers, and tells whether there are any.
 func (b *broadcast) hand(ctx context.Context, c chunk) bool {
-	any := false
 	for _, r := range b.readers {
-		select {
-		case <-r.gone:
-			continue
-		default:
-		}
-		select {
-		case r.chunks <- c:
-			any = true
-		case <-r.gone:
-		case <-ctx.Done():
+		if !r.left() && !b.handTo(ctx, r, c) {
 			return false
 		}
 	}
-	return any
+	return b.anybody()
+}
+
+// handTo gives a chunk to one reader, and tells whether the body goes on. A reader that takes its time is waited for; one
+// that holds up others, who have taken all there is, is cut loose when it has done so for its own timeout in all.
+func (b *broadcast) handTo(ctx context.Context, r *branch, c chunk) bool {
+	select {
+	case r.chunks <- c:
+		return true
+	default:
+	}
+	tick := time.NewTicker(stallStep)
+	defer tick.Stop()
+	for {
+		select {
+		case r.chunks <- c:
+			return true
+		case <-r.gone:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+			if b.starves(r) {
+				r.stalled += stallStep
+			}
+			if r.stalled >= r.patience {
+				r.cut.Store(true)
+				r.leave()
+				return true
+			}
+		}
+	}
+}
+
+// starves tells whether anybody waits for more because of r.
+func (b *broadcast) starves(r *branch) bool {
+	return slices.ContainsFunc(b.readers, func(other *branch) bool { return other != r && !other.left() && len(other.chunks) == 0 })
 }
 
 // permit lets the followers have the end of the body, or with an error has them fail instead. It is called once.
@@ -137,7 +178,7 @@ func (r *branch) take() error {
 	select {
 	case r.cur = <-r.chunks:
 	case <-r.gone:
-		return errDetached
+		return r.why()
 	case <-r.b.ended:
 		select {
 		case r.cur = <-r.chunks:
@@ -153,9 +194,30 @@ func (r *branch) take() error {
 	case <-r.b.may:
 		return r.b.mayErr
 	case <-r.gone:
-		return errDetached
+		return r.why()
 	}
 }
 
 // leave ends the reader's part. It may be called from any goroutine, and more than once.
 func (r *branch) leave() { r.once.Do(func() { close(r.gone) }) }
+
+// left tells whether the reader's part has ended.
+func (r *branch) left() bool {
+	select {
+	case <-r.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// why is the error of a reader whose part was ended.
+func (r *branch) why() error {
+	if r.cut.Load() {
+		return &Error{Code: CodeBackendTimeout, Op: OpPut, Err: errHeldUp}
+	}
+	return errDetached
+}
+
+// errHeldUp is why a backend is cut loose from a fan-out.
+var errHeldUp = errors.New("held up the other backends for its whole timeout")

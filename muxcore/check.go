@@ -42,18 +42,21 @@ func (m *Mux) checkLoop(ctx context.Context, b *backend) {
 	}
 }
 
+// minCheckTimeout is the least time that a check has: checks more often than that must not be impatient as well.
+const minCheckTimeout = 5 * time.Second
+
 // check asks once. The outcome counts unless the backend's state changed meanwhile. A failed check takes a backend down
 // only if no call on it has succeeded since the check began, and never the last one that is up: real traffic knows better.
 func (m *Mux) check(ctx context.Context, b *backend) {
-	if b.drain.out() {
+	if b.drain.out() || b.overrun() {
 		return
 	}
 	reads, writes, hits := b.reads.generation.Load(), b.writes.view(), b.stats.hits.Load()
 	var a answer
 	c := call{op: OpHealth, key: b.HealthKey}
-	w := newWatch(ctx, min(b.Timeout, m.set.HealthInterval))
+	w := newWatch(ctx, min(b.Timeout, max(m.set.HealthInterval, minCheckTimeout)))
 	defer w.stop()
-	c.abandonable(w, b.Store, &a)
+	c.abandonable(w, b, &a)
 	if ctx.Err() != nil {
 		return // ended by us: neutral
 	}

@@ -2,6 +2,7 @@ package muxcore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -19,6 +20,7 @@ const (
 	inService int32 = iota
 	draining
 	drained
+	removed
 )
 
 // out tells whether the backend gets no new calls.
@@ -46,22 +48,44 @@ func (d *drainState) leave() {
 	}
 }
 
-// wait returns when nothing is in flight any more, or with the error of ctx. The stage must not be inService.
-func (d *drainState) wait(ctx context.Context) error {
+// move changes the stage from one to another, and wakes those who wait; they look again. It tells whether it was there.
+func (d *drainState) move(from, to int32) bool {
 	d.mu.Lock()
-	if d.inFlight.Load() == 0 {
+	defer d.mu.Unlock()
+	if !d.stage.CompareAndSwap(from, to) {
+		return false
+	}
+	if d.idle != nil && to == inService {
+		close(d.idle)
+		d.idle = nil
+	}
+	return true
+}
+
+// errBackInService is why a drain ends without having drained.
+var errBackInService = errors.New("it was put back in service")
+
+// wait returns when nothing is in flight any more, with the error of ctx, or because the backend is back in service.
+func (d *drainState) wait(ctx context.Context) error {
+	for {
+		d.mu.Lock()
+		if !d.out() {
+			d.mu.Unlock()
+			return errBackInService
+		}
+		if d.inFlight.Load() == 0 {
+			d.mu.Unlock()
+			return nil
+		}
+		if d.idle == nil {
+			d.idle = make(chan struct{})
+		}
+		idle := d.idle
 		d.mu.Unlock()
-		return nil
-	}
-	if d.idle == nil {
-		d.idle = make(chan struct{})
-	}
-	idle := d.idle
-	d.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }

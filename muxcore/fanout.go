@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // putAll puts to every writable backend. In shield, and where conditions are to be decided, one backend decides: the
@@ -28,8 +29,6 @@ func (m *Mux) putAll(ctx context.Context, o *operation, load *payload) (PutResul
 // decider is the backend whose word is final for this Put, admitted; nil if all are equal.
 func (m *Mux) decider(ctx context.Context, o *operation) (*backend, permit, error) {
 	switch origin := o.view.all[0]; {
-	case m.mode.origin && !origin.writable():
-		return nil, permit{}, &Error{Code: CodeReadOnly, Op: OpPut, Key: o.call.key, Backend: origin.Name, Err: errOriginReadOnly}
 	case m.mode.origin:
 		if p, ok := m.admit(origin, OpPut, m.set.LastResort); ok {
 			return origin, p, nil
@@ -46,15 +45,13 @@ func (m *Mux) decider(ctx context.Context, o *operation) (*backend, permit, erro
 	return b, p, nil
 }
 
-var errOriginReadOnly = errors.New("the origin of a shield takes no writes")
-
 // stream gives one body to all shares and waits for each to end.
 func (m *Mux) stream(ctx context.Context, shares []share, load *payload) {
 	cast := newBroadcast(load.stream(), len(shares))
 	decided := shares[0].decides
 	for i := range shares {
 		s, r := &shares[i], cast.readers[i]
-		r.follows = decided && !s.decides
+		r.follows, r.patience = decided && !s.decides, s.b.Timeout
 		s.call.body = &attemptBody{src: r, branch: r}
 		s.done = func() {
 			r.leave()
@@ -69,7 +66,7 @@ func (m *Mux) stream(ctx context.Context, shares []share, load *payload) {
 	var wg sync.WaitGroup
 	reading, stop := context.WithCancel(ctx)
 	wg.Go(func() { cast.run(reading) })
-	m.fan(ctx, shares)
+	m.fan(ctx, shares, time.Time{})
 	stop()
 	wg.Wait()
 }
@@ -94,10 +91,7 @@ func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load 
 		o.lastErr = errors.Join(t.causes...)
 		return PutResult{}, m.exhausted(ctx, o)
 	}
-	if t.no != nil {
-		t.missed = append(t.missed, t.no.b.Name)
-		t.causes = append(t.causes, t.no.answer.err)
-	}
+	t.refused()
 	if err := m.settlePartial(o, &t); err != nil {
 		return PutResult{}, err
 	}
@@ -156,7 +150,7 @@ type share struct {
 }
 
 // fan makes the calls of all shares at the same time and returns when each has ended. One that hangs ends by its timeout.
-func (m *Mux) fan(ctx context.Context, shares []share) {
+func (m *Mux) fan(ctx context.Context, shares []share, deadline time.Time) {
 	var wg sync.WaitGroup
 	for i := range shares {
 		s := &shares[i]
@@ -165,7 +159,7 @@ func (m *Mux) fan(ctx context.Context, shares []share) {
 		}
 		wg.Go(func() {
 			defer m.release(s.b)
-			o := &operation{call: s.call, walk: walk{m: m, p: &pool{}}}
+			o := &operation{call: s.call, walk: walk{m: m, p: &pool{}}, deadline: deadline}
 			s.class = m.try(ctx, o, s.b, s.permit)
 			s.answer, s.calls = o.answer, o.attempts
 			if s.done != nil {
@@ -178,15 +172,34 @@ func (m *Mux) fan(ctx context.Context, shares []share) {
 
 // shares are the parts of all writers but one in the operation's call.
 func (m *Mux) shares(o *operation, but *backend) []share {
-	shares := make([]share, 0, len(o.view.writers))
+	shares, asked := make([]share, 0, len(o.view.writers)), false
 	for _, b := range o.view.writers {
 		if b == but {
 			continue
 		}
 		p, ok := m.admit(b, o.call.op, false)
+		asked = asked || ok
 		shares = append(shares, share{b: b, permit: p, skipped: !ok, call: o.call})
 	}
+	if !asked && but == nil && m.set.LastResort {
+		m.forceOne(shares)
+	}
 	return shares
+}
+
+// forceOne admits the one that is due back first, as the last resort.
+func (m *Mux) forceOne(shares []share) {
+	var first *share
+	var at time.Time
+	for i := range shares {
+		if v := shares[i].b.health(shares[i].call.op).view(); v.down && !v.trial && (first == nil || v.until.Before(at)) {
+			first, at = &shares[i], v.until
+		}
+	}
+	if first != nil {
+		p, ok := m.admit(first.b, first.call.op, true)
+		first.permit, first.skipped = p, !ok
+	}
 }
 
 // tally is what the shares of a fan-out add up to.
@@ -210,11 +223,8 @@ func (m *Mux) tally(shares []share) tally {
 			t.causes = append(t.causes, m.whyNot(s.b, s.call.op))
 		case s.class == ClassOK:
 			t.done = append(t.done, s)
-			for _, inner := range s.answer.missed {
-				t.missed = append(t.missed, s.b.dotted(inner))
-				t.causes = append(t.causes, errMissedInside)
-			}
-		case errors.Is(s.answer.err, ErrKeyNotFound):
+			t.inside(s.b, s.answer.missed)
+		case s.call.op == OpDelete && isMiss(s.answer.err):
 			t.absent++
 		case !s.class.MovesOn() && t.no == nil:
 			t.no = s
@@ -224,6 +234,22 @@ func (m *Mux) tally(shares []share) tally {
 		}
 	}
 	return t
+}
+
+// inside adds what a nested mux says that its own backends missed.
+func (t *tally) inside(b *backend, missed []string) {
+	for _, inner := range missed {
+		t.missed = append(t.missed, b.dotted(inner))
+		t.causes = append(t.causes, errMissedInside)
+	}
+}
+
+// refused counts a final no as missed, where others said yes.
+func (t *tally) refused() {
+	if t.no != nil {
+		t.missed = append(t.missed, t.no.b.Name)
+		t.causes = append(t.causes, t.no.answer.err)
+	}
 }
 
 var errMissedInside = errors.New("missed inside a nested mux")
@@ -247,61 +273,17 @@ func (m *Mux) settlePartial(o *operation, t *tally) error {
 		t.missed = append(t.missed, b.Name)
 		t.causes = append(t.causes, m.whyNot(b, o.call.op))
 	}
-	if len(t.missed) > 0 {
-		m.partials.Add(1)
-		m.emit(Event{Kind: EventFanoutPartial, Op: o.call.op, Key: o.call.key, Failed: t.missed, Causes: t.causes})
-	}
+	m.tellPartial(o, t)
 	if !failed {
 		return nil
 	}
 	return &Error{Code: CodeWriteFanoutPartial, Op: o.call.op, Key: o.call.key, Attempts: o.attempts, Err: errors.Join(t.causes...)}
 }
 
-// deleteIf lets the first writable backend that is up and can write conditionally decide, and the others follow.
-func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) {
-	o.walk.p = conditional(o.walk.p)
-	o.walk.inOrder = m.set.Mode != StickyByKey
-	if len(o.walk.p.members) == 0 {
-		return DeleteResult{}, &Error{Code: CodeUnsupported, Op: OpDelete, Key: o.call.key, Err: errors.New("no backend can write conditionally")}
+// tellPartial counts and tells of a write that backends missed.
+func (m *Mux) tellPartial(o *operation, t *tally) {
+	if len(t.missed) > 0 {
+		m.partials.Add(1)
+		m.emit(Event{Kind: EventFanoutPartial, Op: o.call.op, Key: o.call.key, Failed: t.missed, Causes: t.causes})
 	}
-	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
-		class := m.try(ctx, o, b, p)
-		m.release(b)
-		if class == ClassOK {
-			o.call.del.Conditions = Conditions{}
-			return m.deleteAll(ctx, o, b)
-		}
-		if !m.goesOn(o, b, class) {
-			return DeleteResult{}, m.final(ctx, o, b, class)
-		}
-	}
-	return DeleteResult{}, m.exhausted(ctx, o)
-}
-
-// deleteAll deletes on every writable backend but the one that has done so already.
-func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (DeleteResult, error) {
-	shares := m.shares(o, decided)
-	m.fan(ctx, shares)
-	t := m.tally(shares)
-	o.attempts += t.calls
-	via := Via{Attempts: o.attempts}
-	switch {
-	case ctx.Err() != nil:
-		return DeleteResult{}, m.aborted(ctx, &o.call, o.attempts)
-	case decided != nil:
-		via.Backend = decided.Name
-	case len(t.done) > 0:
-		via.Backend = t.done[0].b.dotted(t.done[0].answer.info.Via.Backend)
-	case t.no != nil:
-		return DeleteResult{}, m.annotate(t.no.answer.err, &o.call, t.no.b, o.attempts)
-	case t.absent > 0 && len(t.missed) == 0:
-		return DeleteResult{}, &Error{Code: CodeKeyNotFound, Op: OpDelete, Key: o.call.key, Attempts: o.attempts}
-	case t.absent == 0:
-		o.lastErr = errors.Join(t.causes...)
-		return DeleteResult{}, m.exhausted(ctx, o)
-	}
-	if err := m.settlePartial(o, &t); err != nil {
-		return DeleteResult{}, err
-	}
-	return DeleteResult{Via: via, Missed: t.missed}, nil
 }

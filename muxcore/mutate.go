@@ -18,7 +18,7 @@ func (m *Mux) Add(mux string, cfg Backend) error {
 	if err := checkBackend(&cfg); err != nil {
 		return err
 	}
-	if m.base+1+depthOf(cfg.Store) > MaxDepth {
+	if m.base+1+depthOf(cfg.Store) > MaxDepth || contains(cfg.Store, m) {
 		return tooDeep(cfg.Name)
 	}
 	m.mu.Lock()
@@ -27,10 +27,11 @@ func (m *Mux) Add(mux string, cfg Backend) error {
 		return conflict(cfg.Name)
 	}
 	b := newBackend(cfg, m.set.Timeout, m.set.Now())
-	b.nest(m.base + 1)
+	b.nest(m, m.base+1)
 	m.backends = append(slices.Clip(m.backends), b)
 	m.refreshLocked()
 	m.mu.Unlock()
+	m.refreshAbove()
 	m.watchHealth(b)
 	m.emit(Event{Kind: EventBackendAdded, Name: b.Name, Weight: cfg.Weight})
 	return nil
@@ -52,14 +53,15 @@ func (m *Mux) Remove(name string) error {
 	}
 	b := m.backends[i]
 	m.backends = slices.Delete(slices.Clone(m.backends), i, i+1)
-	b.drain.stage.Store(drained)
+	b.drain.stage.Store(removed)
 	m.refreshLocked()
+	m.mu.Unlock()
+	m.refreshAbove()
+	b.stopHealth()
 	m.leaving.Go(func() {
 		_ = b.drain.wait(context.Background()) // ends with the last call
-		_ = Close(b.Store)
+		_ = b.letGo()
 	})
-	m.mu.Unlock()
-	b.stopHealth()
 	m.emit(Event{Kind: EventBackendRemoved, Name: b.Name})
 	return nil
 }
@@ -101,18 +103,18 @@ func (m *Mux) Drain(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if b.drain.stage.CompareAndSwap(inService, draining) {
+	if b.drain.move(inService, draining) {
 		m.refresh()
 		m.emit(Event{Kind: EventDrainStarted, Name: name, InFlight: int(b.drain.inFlight.Load())})
 	}
 	started := m.set.Now()
 	if err := b.drain.wait(ctx); err != nil {
-		if b.drain.stage.CompareAndSwap(draining, inService) {
+		if b.drain.move(draining, inService) {
 			m.refresh()
 		}
 		return fmt.Errorf("draining backend %q: %w", name, err)
 	}
-	if b.drain.stage.CompareAndSwap(draining, drained) {
+	if b.drain.move(draining, drained) {
 		m.emit(Event{Kind: EventDrainCompleted, Name: name, Took: m.set.Now().Sub(started)})
 	}
 	return nil
@@ -128,8 +130,9 @@ func (m *Mux) Undrain(name string) error {
 	if err != nil {
 		return err
 	}
-	b.drain.stage.Store(inService)
-	m.refresh()
+	if b.drain.move(draining, inService) || b.drain.move(drained, inService) {
+		m.refresh()
+	}
 	return nil
 }
 

@@ -124,6 +124,7 @@ type Mux struct {
 
 	mu       sync.Mutex // guards backends and the making of views
 	backends []*backend
+	parents  []*Mux
 }
 
 var (
@@ -141,7 +142,7 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 	m := &Mux{set: set, mode: rules[set.Mode]}
 	for _, cfg := range backends {
 		b := newBackend(cfg, set.Timeout, set.Now())
-		b.nest(1)
+		b.nest(m, 1)
 		m.backends = append(m.backends, b)
 	}
 	m.refresh()
@@ -206,6 +207,12 @@ func Check(set Settings, backends ...Backend) error {
 
 // checkTogether checks what depends on all backends.
 func checkTogether(set Settings, backends []Backend) error {
+	writable := 0
+	for i := range backends {
+		if !backends[i].ReadOnly {
+			writable++
+		}
+	}
 	given := slices.ContainsFunc(backends, func(b Backend) bool { return b.Weight != nil })
 	positive := slices.ContainsFunc(backends, func(b Backend) bool { return b.Weight == nil || *b.Weight > 0 })
 	switch {
@@ -215,8 +222,8 @@ func checkTogether(set Settings, backends []Backend) error {
 		return &Error{Code: CodeBackendNotFound, Err: fmt.Errorf("%s: no backend", set.Mode)}
 	case set.Mode == Weighted && !(given && positive):
 		return &Error{Code: CodeWeightedRequiresWeights, Err: errors.New("weighted: no backend has a positive weight")}
-	case int(set.WriteQuorum) > len(backends):
-		return fmt.Errorf("write_quorum: %d is more than the %d backends there are", set.WriteQuorum, len(backends))
+	case set.WriteQuorum > 1 && int(set.WriteQuorum) > writable:
+		return fmt.Errorf("write_quorum: %d is more than the %d backends that can be written", set.WriteQuorum, writable)
 	}
 	return nil
 }
@@ -297,21 +304,46 @@ func depthOf(s Store) int {
 	return 1 + deepest
 }
 
-// nest tells a nested mux how many are above it, so that what is added to it later is measured in the whole chain.
-func (b *backend) nest(above int) {
+// contains tells whether m is s, or inside of it.
+func contains(s Store, m *Mux) bool {
+	outer, ok := s.(*Mux)
+	if !ok {
+		return false
+	}
+	return outer == m || slices.ContainsFunc(outer.snapshot.Load().all, func(b *backend) bool { return contains(b.Store, m) })
+}
+
+// nest tells a nested mux what is above it, so that what is added to it later is measured in the whole chain, and so that
+// what it can do is known above.
+func (b *backend) nest(parent *Mux, above int) {
 	if b.nested == nil {
 		return
 	}
 	b.nested.mu.Lock()
 	b.nested.base = max(b.nested.base, above)
+	if !slices.Contains(b.nested.parents, parent) {
+		b.nested.parents = append(b.nested.parents, parent)
+	}
 	inner := b.nested.backends
 	b.nested.mu.Unlock()
 	for _, i := range inner {
-		i.nest(above + 1)
+		i.nest(b.nested, above+1)
 	}
 }
 
-// Close ends the health checks and closes the backends' stores. No operation may be under way, no body open, and none may follow.
+// refreshAbove renews the views of the muxes above, for which this one's abilities may have changed.
+func (m *Mux) refreshAbove() {
+	m.mu.Lock()
+	parents := m.parents
+	m.mu.Unlock()
+	for _, p := range parents {
+		p.refresh()
+		p.refreshAbove()
+	}
+}
+
+// Close ends the health checks and closes the backends' stores. No operation may be under way, no body open, and none may
+// follow. A store with a call that was abandoned is closed when that call comes back.
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	backends := m.backends
@@ -320,7 +352,7 @@ func (m *Mux) Close() error {
 	m.leaving.Wait()
 	for _, b := range backends {
 		b.stopHealth()
-		if err := Close(b.Store); err != nil {
+		if err := b.letGo(); err != nil {
 			errs = append(errs, fmt.Errorf("closing backend %q: %w", b.Name, err))
 		}
 	}

@@ -104,7 +104,7 @@ func (r *reservoir) add(took time.Duration) {
 	}
 }
 
-// quantiles of the sample by nearest rank, each 0 without any.
+// quantiles of the sample, each the value at that share of its sorted length, 0 without any.
 func (r *reservoir) quantiles(qs ...float64) []time.Duration {
 	n := int(min(r.seen.Load(), reservoirSize))
 	sample := make([]time.Duration, n)
@@ -143,9 +143,11 @@ func (b *backend) statistics() BackendStats {
 	}
 	r := b.reads.view()
 	s.ConsecutiveFailures, s.Since, s.LastTransitionAt = r.failures, r.since, r.since
-	s.WritesDown = b.writes.view().down
 	if denial := b.stats.denial.Load(); denial != nil {
 		s.Reason = *denial
+	}
+	if w := b.writes.view(); w.down {
+		s.WritesDown, s.Reason = true, w.err.Error()
 	}
 	if r.down {
 		s.Status, s.Reason, s.NextTrialAt = StatusDown, r.err.Error(), &r.until
@@ -153,7 +155,7 @@ func (b *backend) statistics() BackendStats {
 	switch b.drain.stage.Load() {
 	case draining:
 		s.Status, s.Reason, s.NextTrialAt = StatusDraining, "draining", nil
-	case drained:
+	case drained, removed:
 		s.Status, s.Reason, s.NextTrialAt = StatusDown, "drained", nil
 	}
 	if b.nested != nil {

@@ -188,7 +188,7 @@ func (w *walk) left() int { return len(w.p.ready) - w.i + len(w.p.backups) - w.j
 
 // admit takes a permit of b for op and counts the call as in flight; [Mux.release] must follow.
 func (m *Mux) admit(b *backend, op Op, force bool) (permit, bool) {
-	if !b.drain.enter() {
+	if b.overrun() || !b.drain.enter() {
 		return permit{}, false
 	}
 	h := b.health(op)

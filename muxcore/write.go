@@ -8,7 +8,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -58,19 +60,52 @@ func (m *Mux) canPut(ctx context.Context, o *operation, opts *PutOptions) error 
 	if !opts.Conditions.Empty() {
 		o.walk.p = conditional(o.walk.p)
 		if len(o.walk.p.members) == 0 {
-			return &Error{Code: CodeUnsupported, Op: OpPut, Key: o.call.key, Err: errors.New("no backend can write conditionally")}
+			return &Error{Code: CodeUnsupported, Op: OpPut, Key: o.call.key, Err: errNoConditions}
 		}
 		o.walk.inOrder = m.set.Mode != StickyByKey // there, the key's own backend decides
 	}
-	asked := len(o.walk.p.ready) + len(o.walk.p.backups)
-	if m.mode.origin && !o.view.all[0].writes.eligible(m.set.Now()) {
-		asked = 0
+	if m.mode.fanout {
+		return m.canFanOut(ctx, o)
 	}
-	if asked == 0 && !m.set.LastResort {
+	if len(o.walk.p.ready)+len(o.walk.p.backups) == 0 && !m.set.LastResort {
 		return m.exhausted(ctx, o)
 	}
 	return nil
 }
+
+// canFanOut refuses a Put that cannot reach its quorum, or whose decider is away.
+func (m *Mux) canFanOut(ctx context.Context, o *operation) error {
+	up, now := 0, m.set.Now()
+	for _, b := range o.view.writers {
+		if b.writes.eligible(now) {
+			up++
+		}
+	}
+	origin := o.view.all[0]
+	switch {
+	case m.mode.origin && !origin.writable():
+		return originReadOnly(o)
+	case m.mode.origin && origin.drain.out(), len(o.view.writers) == 0:
+		return m.exhausted(ctx, o)
+	case m.set.LastResort:
+		return nil
+	case up == 0, m.mode.origin && !origin.writes.eligible(now):
+		return m.exhausted(ctx, o)
+	case up < m.quorum(o):
+		return &Error{Code: CodeWriteFanoutPartial, Op: OpPut, Key: o.call.key,
+			Err: fmt.Errorf("write_quorum: %d backends are needed, %d are up", m.quorum(o), up)}
+	}
+	return nil
+}
+
+var errNoConditions = errors.New("no backend can write conditionally")
+
+// originReadOnly is the error of a write to a shield whose origin takes none.
+func originReadOnly(o *operation) error {
+	return &Error{Code: CodeReadOnly, Op: o.call.op, Key: o.call.key, Backend: o.view.all[0].Name, Err: errOriginReadOnly}
+}
+
+var errOriginReadOnly = errors.New("the origin of a shield takes no writes")
 
 // conditional is the part of p that can write conditionally.
 func conditional(p *pool) *pool {
@@ -87,16 +122,14 @@ func conditional(p *pool) *pool {
 
 // putOne puts to one backend, the first that takes it. Another is asked only with the whole body.
 func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResult, error) {
-	var missed []string
+	var t tally
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
 		body := load.attempt()
 		o.call.body = body
 		class := m.try(ctx, o, b, p)
 		m.release(b)
 		if class == ClassOK {
-			info := o.answer.info
-			info.Via = Via{Backend: b.dotted(info.Via.Backend), Attempts: o.attempts}
-			return PutResult{Info: info, Existed: o.answer.existed, Missed: append(missed, o.missedBy(b)...)}, nil
+			return m.putDone(o, b, &t), nil
 		}
 		if err := body.failed(); err != nil {
 			if ctx.Err() != nil {
@@ -110,18 +143,28 @@ func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResul
 		if !load.replayable() {
 			return PutResult{}, m.annotate(o.answer.err, &o.call, b, o.attempts)
 		}
-		missed = append(missed, b.Name)
+		t.missed = append(t.missed, b.Name)
+		t.causes = append(t.causes, o.answer.err)
 	}
 	return PutResult{}, m.exhausted(ctx, o)
 }
 
-// missedBy dots what a nested mux says of its own backends.
-func (o *operation) missedBy(b *backend) []string {
-	var names []string
-	for _, inner := range o.answer.missed {
-		names = append(names, b.dotted(inner))
+// putDone is the result of a Put that b has taken. Those that should have had it are told of: who was asked before, and in
+// failover who stands before b and was left alone.
+func (m *Mux) putDone(o *operation, b *backend, t *tally) PutResult {
+	if m.set.Mode == Failover {
+		for _, before := range o.walk.p.members[:slices.Index(o.walk.p.members, b)] {
+			if !slices.Contains(t.missed, before.Name) {
+				t.missed = append(t.missed, before.Name)
+				t.causes = append(t.causes, m.whyNot(before, OpPut))
+			}
+		}
 	}
-	return names
+	t.inside(b, o.answer.missed)
+	m.tellPartial(o, t)
+	info := o.answer.info
+	info.Via = Via{Backend: b.dotted(info.Via.Backend), Attempts: o.attempts}
+	return PutResult{Info: info, Existed: o.answer.existed, Missed: t.missed}
 }
 
 // bodyError is the error of a write whose body failed: the uploader's, whatever the reader said.
@@ -254,7 +297,7 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 		defer b.watch.wait()
 	}
 	n, err := b.src.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errHeldUp) {
 		b.err = err
 	}
 	return n, err
@@ -279,22 +322,3 @@ func (b *attemptBody) detach() {
 
 // checked says that the mux verifies the digests already.
 func (b *attemptBody) checked() {}
-
-// Delete implements [Store]. It goes to every writable backend, in every mode.
-func (m *Mux) Delete(ctx context.Context, key string, opts DeleteOptions) (DeleteResult, error) {
-	if err := CheckStoreKey(key); err != nil {
-		return DeleteResult{}, err
-	}
-	ctx, span := m.startSpan(ctx, OpDelete, key)
-	defer endSpan(span)
-	o := m.begin(OpDelete, key)
-	defer o.end()
-	o.call.del = opts
-	if !o.view.canWrite {
-		return DeleteResult{}, &Error{Code: CodeReadOnly, Op: OpDelete, Key: key}
-	}
-	if !opts.Conditions.Empty() {
-		return m.deleteIf(ctx, o)
-	}
-	return m.deleteAll(ctx, o, nil)
-}

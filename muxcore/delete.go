@@ -1,0 +1,106 @@
+package muxcore
+
+import (
+	"context"
+	"errors"
+)
+
+// Delete implements [Store]. It goes to every writable backend, in every mode. The origin of a shield decides it, and with
+// conditions the first backend that is up and can write conditionally; the others follow.
+func (m *Mux) Delete(ctx context.Context, key string, opts DeleteOptions) (DeleteResult, error) {
+	if err := CheckStoreKey(key); err != nil {
+		return DeleteResult{}, err
+	}
+	ctx, span := m.startSpan(ctx, OpDelete, key)
+	defer endSpan(span)
+	o := m.begin(OpDelete, key)
+	defer o.end()
+	o.call.del = opts
+	if !o.view.canWrite {
+		return DeleteResult{}, &Error{Code: CodeReadOnly, Op: OpDelete, Key: key}
+	}
+	switch origin := o.view.all[0]; {
+	case m.mode.origin && !origin.writable():
+		return DeleteResult{}, originReadOnly(o)
+	case m.mode.origin:
+		return m.deleteOrigin(ctx, o, origin)
+	case !opts.Conditions.Empty():
+		return m.deleteIf(ctx, o)
+	}
+	return m.deleteAll(ctx, o, nil)
+}
+
+// deleteOrigin lets the origin of a shield decide. That it has no such object does not keep it on the mirrors.
+func (m *Mux) deleteOrigin(ctx context.Context, o *operation, origin *backend) (DeleteResult, error) {
+	p, ok := m.admit(origin, OpDelete, m.set.LastResort)
+	if !ok {
+		o.lastErr, o.lastFrom = m.whyNot(origin, OpDelete), origin.Name
+		return DeleteResult{}, m.exhausted(ctx, o)
+	}
+	class := m.try(ctx, o, origin, p)
+	m.release(origin)
+	if class == ClassOK || isMiss(o.answer.err) {
+		return m.deleteAll(ctx, o, origin)
+	}
+	if m.goesOn(o, origin, class) {
+		return DeleteResult{}, m.exhausted(ctx, o)
+	}
+	return DeleteResult{}, m.final(ctx, o, origin, class)
+}
+
+// deleteIf lets the first writable backend that is up and can write conditionally decide.
+func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) {
+	o.walk.p = conditional(o.walk.p)
+	o.walk.inOrder = m.set.Mode != StickyByKey
+	if len(o.walk.p.members) == 0 {
+		return DeleteResult{}, &Error{Code: CodeUnsupported, Op: OpDelete, Key: o.call.key, Err: errNoConditions}
+	}
+	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
+		class := m.try(ctx, o, b, p)
+		m.release(b)
+		if class == ClassOK {
+			return m.deleteAll(ctx, o, b)
+		}
+		if !m.goesOn(o, b, class) {
+			return DeleteResult{}, m.final(ctx, o, b, class)
+		}
+	}
+	return DeleteResult{}, m.exhausted(ctx, o)
+}
+
+// deleteAll deletes on every writable backend but the one that has decided, whose answer o holds.
+func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (DeleteResult, error) {
+	o.call.del.Conditions = Conditions{}
+	shares := m.shares(o, decided)
+	m.fan(ctx, shares, o.deadline)
+	t := m.tally(shares)
+	o.attempts += t.calls
+	via := Via{Attempts: o.attempts}
+	held := decided != nil && o.answer.err == nil
+	switch {
+	case held:
+		via.Backend = decided.dotted(o.answer.info.Via.Backend)
+		t.inside(decided, o.answer.missed)
+	case decided != nil:
+		t.absent++
+	}
+	switch {
+	case ctx.Err() != nil:
+		return DeleteResult{}, m.aborted(ctx, &o.call, o.attempts)
+	case held:
+	case len(t.done) > 0:
+		via.Backend = t.done[0].b.dotted(t.done[0].answer.info.Via.Backend)
+	case t.no != nil:
+		return DeleteResult{}, m.annotate(t.no.answer.err, &o.call, t.no.b, o.attempts)
+	case t.absent > 0 && len(t.missed)+len(o.view.away) == 0:
+		return DeleteResult{}, &Error{Code: CodeKeyNotFound, Op: OpDelete, Key: o.call.key, Attempts: o.attempts}
+	case t.absent == 0:
+		o.lastErr = errors.Join(t.causes...)
+		return DeleteResult{}, m.exhausted(ctx, o)
+	}
+	t.refused()
+	if err := m.settlePartial(o, &t); err != nil {
+		return DeleteResult{}, err
+	}
+	return DeleteResult{Via: via, Missed: t.missed}, nil
+}
