@@ -39,7 +39,7 @@ func (m *Mux) deleteOrigin(ctx context.Context, o *operation, origin *backend) (
 	}
 	class := m.try(ctx, o, origin, p)
 	m.release(origin)
-	if class == ClassOK || isMiss(o.answer.err) {
+	if class == ClassOK || isMiss(o.answer.err) && o.call.del.Conditions.Empty() {
 		return m.deleteAll(ctx, o, origin)
 	}
 	if m.goesOn(o, origin, class) {

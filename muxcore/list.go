@@ -139,14 +139,16 @@ func (l *lister) merged(ctx context.Context) error {
 			}
 		}
 	}
-	unsupported := 0
+	unsupported, ended, aborted := 0, false, false
 	for _, c := range cursors {
-		if c.err == nil {
-			return nil // one came to its end; what the others lack was told
-		}
+		ended = ended || c.err == nil
+		aborted = aborted || c.class == ClassAbort
 		if errors.Is(c.err, ErrUnsupported) {
 			unsupported++
 		}
+	}
+	if ended && !aborted {
+		return nil // what the others lack was told
 	}
 	return l.nobody(ctx, unsupported)
 }

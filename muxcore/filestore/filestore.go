@@ -27,7 +27,8 @@ type Settings struct {
 	// Root is the directory that holds the objects. It need not exist yet.
 	Root string
 
-	// CreateRoot makes the root when it is first used and missing, but not the directories above it. Default: false.
+	// CreateRoot makes the root when it is first used and missing, but not the directories above it. A root that was
+	// there and vanishes is not made again. Default: false.
 	CreateRoot bool
 
 	// Mode is the permissions of files, whatever the umask. Directories get the same with the right to search wherever
@@ -44,6 +45,7 @@ type Settings struct {
 type Store struct {
 	path   string
 	create bool
+	seen   bool // the root was there; guarded by mu
 	mode   fs.FileMode
 	now    func() time.Time
 

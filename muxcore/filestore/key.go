@@ -13,7 +13,7 @@ const maxSegment = 255
 var (
 	errSegmentLong   = errors.New("segment longer than 255 bytes")
 	errSegmentEnd    = errors.New("segment ends in a dot or a space")
-	errSegmentStream = errors.New("segment names a data stream of Windows")
+	errSegmentStream = errors.New("segment names a drive or a data stream of Windows")
 	errSegmentDevice = errors.New("segment names a device of Windows")
 	errSegmentShort  = errors.New("segment has the form of a short name of Windows")
 	errSegmentChar   = errors.New("segment has a character that the file system cannot hold")
@@ -21,7 +21,7 @@ var (
 
 // CheckKey implements muxcore.KeyChecker. Besides what no store holds it refuses, on every system, so that a tree can
 // move: segments of more than 255 bytes, and those that on Windows would be another name for a file (a dot or a space
-// at the end, x::$DATA, CON, PROGRA~1).
+// at the end, x::$DATA, C:x, CON, PROGRA~1).
 func (s *Store) CheckKey(key string) error { return checkKey(key) }
 
 func checkKey(key string) error {
@@ -43,7 +43,7 @@ func segmentFault(segment string) error {
 	if last := segment[len(segment)-1]; last == '.' || last == ' ' {
 		return errSegmentEnd
 	}
-	if strings.Contains(segment, ":$") {
+	if strings.Contains(segment, ":$") || len(segment) > 1 && segment[1] == ':' && isLetter(segment[0]) {
 		return errSegmentStream
 	}
 	if forbiddenChars != "" && strings.ContainsAny(segment, forbiddenChars) {
@@ -58,6 +58,8 @@ func segmentFault(segment string) error {
 	}
 	return nil
 }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // isDevice tells whether Windows takes a name for a device, whatever its extension.
 func isDevice(base string) bool {

@@ -63,7 +63,7 @@ func (s *Store) release(d *rootDir) {
 // check makes s.dir the directory to which the path leads now. It must be called with s.mu held.
 func (s *Store) check() error {
 	info, err := os.Stat(s.path)
-	if errors.Is(err, fs.ErrNotExist) && s.create {
+	if errors.Is(err, fs.ErrNotExist) && s.create && !s.seen {
 		if info, err = s.makeRoot(); err != nil {
 			s.drop()
 			return rootError(err)
@@ -76,6 +76,7 @@ func (s *Store) check() error {
 		s.drop()
 		return rootError(err)
 	}
+	s.seen = true // should it vanish, it is not made again: a lost mount must not become an empty store
 	if s.dir != nil && os.SameFile(s.dir.info, info) {
 		return nil
 	}

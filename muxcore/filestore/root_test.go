@@ -82,7 +82,6 @@ func TestARootThatVanishesIsAnOutageAtOnce(t *testing.T) {
 	if err := os.RemoveAll(root); err != nil {
 		t.Fatal(err)
 	}
-	s.create = false
 	for call, err := range everyCall(t.Context(), s) {
 		wantCode(t, call, err, muxcore.CodeUnavailable)
 	}
