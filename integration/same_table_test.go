@@ -57,6 +57,10 @@ func overHTTP2(asks []ask) []ask {
 	return out
 }
 
+// anotherClient asks as somebody else, and then as before: to a server that
+// knows clients by their connections, none may go over the other's.
+var anotherClient = []ask{{}, {header: []string{"X-Client-Ip", "10.0.0.7"}}, {}}
+
 func both(asks ...[]ask) []ask {
 	var out []ask
 	for _, a := range asks {
@@ -108,9 +112,9 @@ var transportScenarios = []scenario{
 	},
 	{name: "an h2c upstream", to: "h2c://{$H2C}", asks: both(everyAnswer, everyUpload)},
 	{name: "h2c by the transport's option", to: "{$H2C}", inner: "http {\nversions h2c\n}", asks: overHTTP2(both(everyAnswer, everyUpload))},
-	{name: "PROXY protocol, version 1", to: "{$PROXY}", inner: "http {\nproxy_protocol v1\n}", asks: everyUpload},
-	{name: "PROXY protocol, version 2", to: "{$PROXY}", inner: "http {\nproxy_protocol v2\n}", asks: everyUpload},
-	{name: "PROXY protocol over h2c", to: "h2c://{$PROXY}", inner: "http {\nproxy_protocol v2\n}", asks: everyUpload},
+	{name: "PROXY protocol, version 1", to: "{$PROXY}", inner: "http {\nproxy_protocol v1\n}", asks: both(everyUpload, anotherClient)},
+	{name: "PROXY protocol, version 2", to: "{$PROXY}", inner: "http {\nproxy_protocol v2\n}", asks: both(everyUpload, anotherClient)},
+	{name: "PROXY protocol over h2c", to: "h2c://{$PROXY}", inner: "http {\nproxy_protocol v2\n}", asks: both(everyUpload, anotherClient)},
 	{name: "a unix socket", to: "unix/{$UNIX}", asks: both(everyAnswer, everyUpload)},
 	{name: "options of the http transport", to: "{$A}", inner: "http {\ncompression off\nkeepalive off\nmax_conns_per_host 4\nread_buffer 8KiB\nresponse_header_timeout 1m\n}", asks: everyAnswer},
 	{name: "requests byte for byte", to: "{$RAW}", options: "header_up X-Add-Header 1", asks: []ask{

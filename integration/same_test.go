@@ -93,7 +93,8 @@ func startScenarios(t *testing.T, all []scenario, wrapping int, behind *backstag
 	for i, s := range all {
 		config.WriteString(s.site(i, wrapping))
 	}
-	options := []rig.Option{rig.Global("servers {\nprotocols h1 h2 h2c\n}")}
+	// The header lets one client of the test stand for several.
+	options := []rig.Option{rig.Global("servers {\nprotocols h1 h2 h2c\ntrusted_proxies static 127.0.0.1/32\nclient_ip_headers X-Client-Ip\n}")}
 	for name, addr := range behind.words {
 		options = append(options, rig.Env(name, addr))
 	}
@@ -154,9 +155,9 @@ func wantTelling(t *testing.T, all []scenario, plain [][]seen) {
 		"an https upstream over HTTP/2":      {"TLS2 HTTP/2.0", "alpn=h2"},
 		"a server name from the request":     {"sni=name.test"},
 		"an h2c upstream":                    {"H2C HTTP/2.0"},
-		"PROXY protocol, version 1":          {"announced=v1 [PROXY TCP4 127.0.0.1"},
-		"PROXY protocol, version 2":          {"announced=v2 2111 127.0.0.1"},
-		"PROXY protocol over h2c":            {"HTTP/2.0", "announced=v2 2111 127.0.0.1"},
+		"PROXY protocol, version 1":          {"announced=v1 [PROXY TCP4 127.0.0.1", "TCP4 10.0.0.7"},
+		"PROXY protocol, version 2":          {"announced=v2 2111 127.0.0.1", "2111 10.0.0.7"},
+		"PROXY protocol over h2c":            {"HTTP/2.0", "announced=v2 2111 127.0.0.1", "2111 10.0.0.7"},
 		"a unix socket":                      {"UNIX HTTP/1.1"},
 		"requests byte for byte":             {"Sec-WebSocket-Version: 13", "Sec-Websocket-Unknown", "PURGE"},
 		"FastCGI":                            {"FCGI HTTP/1.1", "body=5000000"},
