@@ -92,8 +92,10 @@ func (m *Mux) canFanOut(ctx context.Context, o *operation) error {
 	case up == 0, m.mode.origin && !origin.writes.eligible(now):
 		return m.exhausted(ctx, o)
 	case up < m.quorum(o):
-		return &Error{Code: CodeWriteFanoutPartial, Op: OpPut, Key: o.call.key,
-			Err: fmt.Errorf("write_quorum: %d backends are needed, %d are up", m.quorum(o), up)}
+		return &Error{
+			Code: CodeWriteFanoutPartial, Op: OpPut, Key: o.call.key,
+			Err: fmt.Errorf("write_quorum: %d backends are needed, %d are up", m.quorum(o), up),
+		}
 	}
 	return nil
 }
