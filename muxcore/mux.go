@@ -220,7 +220,7 @@ func checkTogether(set Settings, backends []Backend) error {
 		return &Error{Code: CodeMirrorOriginRequired, Err: errors.New("shield: the first backend is the origin, and must not be a backup")}
 	case len(backends) == 0:
 		return &Error{Code: CodeBackendNotFound, Err: fmt.Errorf("%s: no backend", set.Mode)}
-	case set.Mode == Weighted && !(given && positive):
+	case set.Mode == Weighted && (!given || !positive):
 		return &Error{Code: CodeWeightedRequiresWeights, Err: errors.New("weighted: no backend has a positive weight")}
 	case set.WriteQuorum > 1 && int(set.WriteQuorum) > writable:
 		return fmt.Errorf("write_quorum: %d is more than the %d backends that can be written", set.WriteQuorum, writable)
