@@ -8,29 +8,31 @@ import (
 	"time"
 )
 
-// trackedBody is the body of an answer that looked well. How it ends is part of
-// the outcome: broken off or stalled is a failure of the path, a client that
-// leaves is not.
+// trackedBody is a call of the transport and the body of its answer, which looked
+// well. How it ends is part of the outcome: broken off or stalled is a failure of
+// the path, a client that leaves is not. All there is to remember of a call is in
+// this one place, so that a call costs one allocation.
 type trackedBody struct {
-	io.ReadCloser
+	io.ReadCloser // of the answer
 	call
 
 	ctx      context.Context //nolint:containedctx // of the request this body belongs to, to tell who broke it off
-	up       *upload
-	leave    func() bool // stops waiting for the request to end
-	watchdog *stall      // nil where the length is unknown: silence may be meant
+	up       upload          // what is sent, if anything is
+	leave    func() bool     // stops waiting for the request to end; nil: nobody waits
+	watchdog stall           // asleep where the length is unknown: silence may be meant
 
 	length int64 // -1: unknown
 	read   int64
 }
 
 // track puts the body of res under watch.
-func track(ctx context.Context, res *http.Response, c *call, up *upload, patience time.Duration) {
-	b := &trackedBody{ReadCloser: res.Body, ctx: ctx, up: up, length: res.ContentLength}
-	b.guard, b.permit = c.guard, c.permit
-	b.leave = b.endWith(ctx)
+func (b *trackedBody) track(res *http.Response, patience time.Duration) {
+	b.ReadCloser, b.length = res.Body, res.ContentLength
+	if b.permit.Holds() {
+		b.leave = b.endWith(b.ctx)
+	}
 	if b.length > 0 {
-		b.watchdog = newStall(&b.call, patience)
+		b.watchdog.watch(&b.call, patience)
 	}
 	if _, ok := res.Body.(io.WriterTo); ok {
 		res.Body = trackedWriterTo{b}
@@ -75,12 +77,14 @@ func (b *trackedBody) over(err error) {
 		b.finish(wentWell)
 		return
 	}
-	b.finish(broken(b.ctx, err, b.up, "body: "))
+	b.finish(broken(b.ctx, err, &b.up, "body: "))
 }
 
 func (b *trackedBody) finish(v verdict) {
 	b.end(v)
-	b.leave()
+	if b.leave != nil {
+		b.leave()
+	}
 	b.watchdog.stop()
 }
 
@@ -119,36 +123,35 @@ func (o *outlet) Write(p []byte) (int, error) {
 
 // stall ends a call whose body makes no progress for too long while somebody is
 // waiting for it. The body itself is left alone: giving up is up to the client,
-// or to the timeouts of the inner transport.
+// or to the timeouts of the inner transport. The zero value sleeps.
 type stall struct {
 	call     *call
 	patience time.Duration
 	since    atomic.Int64 // when the pending Read began; 0: none is
-	timer    *time.Timer
+	timer    *time.Timer  // nil: asleep
 }
 
-func newStall(c *call, patience time.Duration) *stall {
-	s := &stall{call: c, patience: patience}
+func (s *stall) watch(c *call, patience time.Duration) {
+	s.call, s.patience = c, patience
 	// Armed only once check can see the timer.
 	s.timer = time.AfterFunc(time.Hour, s.check)
 	s.timer.Reset(patience)
-	return s
 }
 
 func (s *stall) waiting() {
-	if s != nil {
+	if s.timer != nil {
 		s.since.Store(time.Now().UnixNano())
 	}
 }
 
 func (s *stall) moved() {
-	if s != nil {
+	if s.timer != nil {
 		s.since.Store(0)
 	}
 }
 
 func (s *stall) stop() {
-	if s != nil {
+	if s.timer != nil {
 		s.timer.Stop()
 	}
 }
@@ -184,5 +187,5 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed reports whether the client's body broke off. A nil upload did not.
-func (u *upload) failed() bool { return u != nil && u.broke.Load() }
+// failed reports whether the client's body broke off. The zero upload did not.
+func (u *upload) failed() bool { return u.broke.Load() }

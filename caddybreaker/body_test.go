@@ -175,7 +175,7 @@ func TestATrackedBodyKeepsWriterToAndBlamesTheRightSide(t *testing.T) {
 				io.WriterTo
 				io.Closer
 			}{row.inner, row.inner.(io.WriterTo), io.NopCloser(nil)}}
-			track(t.Context(), res, c, nil, time.Minute)
+			c.track(res, time.Minute)
 			_, _ = res.Body.(io.WriterTo).WriteTo(row.out)
 			_ = res.Body.Close()
 			for o := range e.calls {
@@ -194,7 +194,7 @@ func TestATrackedBodyKeepsWriterToAndBlamesTheRightSide(t *testing.T) {
 func TestABodyShorterThanDeclaredIsAFailureEvenIfItEndsCleanly(t *testing.T) {
 	c, e := testCall(t)
 	res := &http.Response{ContentLength: 100, Body: io.NopCloser(strings.NewReader("short"))}
-	track(t.Context(), res, c, nil, time.Minute)
+	c.track(res, time.Minute)
 	_, _ = io.Copy(io.Discard, res.Body)
 	_ = res.Body.Close()
 	if e.calls[breaker.Failure].Load() != 1 {
@@ -205,14 +205,14 @@ func TestABodyShorterThanDeclaredIsAFailureEvenIfItEndsCleanly(t *testing.T) {
 func TestAnUnreadBodyThatIsClosedIsASuccess(t *testing.T) {
 	c, e := testCall(t)
 	res := &http.Response{ContentLength: 5, Body: io.NopCloser(strings.NewReader("12345"))}
-	track(t.Context(), res, c, nil, time.Minute)
+	c.track(res, time.Minute)
 	_ = res.Body.Close()
 	if e.calls[breaker.Success].Load() != 1 {
 		t.Error("not counted as a success: the header was all that was wanted")
 	}
 }
 
-func testCall(t *testing.T) (*call, *entry) {
+func testCall(t *testing.T) (*trackedBody, *entry) {
 	t.Helper()
 	b, err := breaker.New("test", breaker.Settings{})
 	if err != nil {
@@ -224,7 +224,7 @@ func testCall(t *testing.T) (*call, *entry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &call{guard: &guard{entry: e}, permit: permit}, e
+	return &trackedBody{call: call{guard: &guard{entry: e}, permit: permit}, ctx: t.Context()}, e
 }
 
 type errReader struct{}

@@ -51,7 +51,9 @@ func (c *call) hurry() (late func() bool) {
 }
 
 // endWith ends the call when ctx does: the request is over, and nobody closed
-// the body. The returned function must be called when the call ended before.
+// the body. Only a call whose permit takes a place needs it; for the others it
+// would cost more than the rest. The returned function must be called when the
+// call ended before.
 func (c *call) endWith(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { c.end(neutral("the request ended before the body")) })
 }

@@ -63,11 +63,6 @@ func (c *classes) status(code int, header http.Header) verdict {
 	return v
 }
 
-// roundTripFailed judges a call that brought no answer.
-func roundTripFailed(ctx context.Context, err error, up *upload) verdict {
-	return broken(ctx, err, up, "")
-}
-
 // broken judges a call that ended in err. Whatever our side did is neutral: a
 // client that left, or a request body that the client did not finish.
 func broken(ctx context.Context, err error, up *upload, doing string) verdict {

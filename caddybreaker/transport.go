@@ -127,46 +127,43 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.inner.RoundTrip(req)
 	}
 	g.touch()
-	c := call{guard: g}
-	var err error
-	if c.permit, err = claim(ctx, g); err != nil {
+	permit, err := claim(ctx, g)
+	if err != nil {
 		return nil, refused(ctx, g, err)
 	}
 	note(ctx, g, "")
-	return t.roundTrip(req, &c)
+	return t.roundTrip(req, &trackedBody{call: call{guard: g, permit: permit}, ctx: ctx})
 }
 
 // roundTrip makes an admitted call.
-func (t *Transport) roundTrip(req *http.Request, c *call) (*http.Response, error) {
-	ctx := req.Context()
+func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response, error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.end(neutral("panic in the transport"))
+			b.end(neutral("panic in the transport"))
 			panic(p)
 		}
 	}()
-	var up *upload
 	if req.Body != nil && req.Body != http.NoBody {
-		up = &upload{ReadCloser: req.Body}
-		req = req.WithContext(ctx) // a copy, ours to change
-		req.Body = up
+		b.up.ReadCloser = req.Body
+		req = req.WithContext(b.ctx) // a copy, ours to change
+		req.Body = &b.up
 	}
-	late := c.hurry()
+	late := b.hurry()
 	res, err := t.inner.RoundTrip(req)
 	if late() {
 		return res, err // judged already
 	}
 	if err != nil {
-		c.end(roundTripFailed(ctx, err, up))
+		b.end(broken(b.ctx, err, &b.up, ""))
 		return res, err
 	}
-	c.permit.Answered()
-	v := c.guard.def.classes.status(res.StatusCode, res.Header)
+	b.permit.Answered()
+	v := b.guard.def.classes.status(res.StatusCode, res.Header)
 	if v.outcome != breaker.Success || judgedByHeader(req, res) {
-		c.end(v)
+		b.end(v)
 		return res, nil
 	}
-	track(ctx, res, c, up, time.Duration(c.guard.def.opts.TrialTimeout))
+	b.track(res, time.Duration(b.guard.def.opts.TrialTimeout))
 	return res, nil
 }
 

@@ -301,3 +301,35 @@ func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+func TestAPermitHoldsAPlaceOnlyWhereThereAreFew(t *testing.T) {
+	for name, row := range map[string]struct {
+		set  Settings
+		trip bool
+		want bool
+	}{
+		"closed":             {Settings{}, false, false},
+		"closed and timed":   {Settings{SlowCall: time.Hour}, false, false},
+		"closed by ratio":    {Settings{FailureRatio: 0.5}, false, false},
+		"closed and limited": {Settings{MaxConcurrent: 1}, false, true},
+		"a trial":            {Settings{FailureThreshold: 1, OpenDuration: time.Second}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBreaker(t, row.set)
+				if row.trip {
+					fail(t, b)
+					time.Sleep(time.Second)
+				}
+				p, err := b.Allow()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := p.Holds(); got != row.want {
+					t.Errorf("Holds() = %v, want %v", got, row.want)
+				}
+				p.Neutral()
+			})
+		})
+	}
+}

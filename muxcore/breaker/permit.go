@@ -80,6 +80,11 @@ func (p *Permit) NeutralBecause(cause string) {
 // IsTrial reports whether the call was admitted to find out if the path is well.
 func (p *Permit) IsTrial() bool { return p.trial != 0 }
 
+// Holds reports whether the permit takes a place that others may wait for: that
+// of a trial, or one of MaxConcurrent. A permit that does not may be dropped
+// without a result, which is then simply not counted.
+func (p *Permit) Holds() bool { return p.trial != 0 || p.slot }
+
 // Outcome is what became of a call.
 type Outcome uint8
 
