@@ -43,7 +43,7 @@ type site struct {
 	config string
 }
 
-// The storage_mux site and Caddy's own that does the same work stand together.
+// Our site and Caddy's own that does the same work stand together.
 func allSites() []site {
 	return []site{
 		{"file_server", 0, "root {$DIR}/files\nfile_server"},
@@ -52,6 +52,7 @@ func allSites() []site {
 		{"storage_mux memory", 3, "storage_mux {\nwritable\nbackend m memory\n}"},
 		{"reverse_proxy", 4, "reverse_proxy 127.0.0.1:{$PORT0}"},
 		{"storage_mux http", 5, "storage_mux {\nbackend h http http://127.0.0.1:{$PORT0}\n}"},
+		{"reverse_proxy + relay_breaker", 6, "reverse_proxy 127.0.0.1:{$PORT0} {\nlb_policy relay_breaker\ntransport relay_breaker\n}"},
 	}
 }
 

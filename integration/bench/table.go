@@ -26,8 +26,7 @@ func (t *table) add(name string, m measurement) {
 	t.rounds[name] = append(t.rounds[name], m)
 }
 
-// print writes the medians, and each storage_mux as a share of the site before
-// it, which does the same work.
+// print writes the medians, and each of our sites as a share of its peer.
 func (t *table) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(tw, "%s\trequests/s\tlow..high\tallocs/request\tshare\n", t.object.name)
@@ -48,11 +47,12 @@ func (t *table) print(w io.Writer) {
 	_ = tw.Flush()
 }
 
-// peers name, for each storage_mux, what Caddy has for the same work.
+// peers name, for each of our sites, what Caddy has for the same work.
 var peers = map[string]string{
-	"storage_mux file":   "file_server",
-	"storage_mux memory": "respond",
-	"storage_mux http":   "reverse_proxy",
+	"storage_mux file":              "file_server",
+	"storage_mux memory":            "respond",
+	"storage_mux http":              "reverse_proxy",
+	"reverse_proxy + relay_breaker": "reverse_proxy",
 }
 
 // peer returns the peer of the i-th site, if it was measured.
