@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 )
 
@@ -182,26 +181,25 @@ func (c *call) under(w *watch) {
 
 // abandonable makes the call on a goroutine and comes back when w ends, whatever the store does. A late answer is disposed of.
 func (c *call) abandonable(w *watch, b *backend, a *answer) {
-	var given atomic.Bool // whoever sets it decides: the call was in time, or it was abandoned
-	own := *c             // the caller may change or reuse c once we are gone
+	own := *c // the caller may change or reuse c once we are gone
 	done := make(chan *answer, 1)
-	b.holds.Add(1)
+	h := b.hold()
 	go func() {
 		late := new(answer)
 		own.on(w.ctx, b.Store, late)
-		if given.Swap(true) {
+		if !h.ended() {
 			late.dispose()
 			_ = b.letGo()
 			return
 		}
-		b.holds.Add(-1) // the caller is in flight, and goes on
+		_ = b.letGo() // closes nothing: the caller is in flight, and goes on
 		done <- late
 	}()
 	select {
 	case got := <-done:
 		*a = *got
 	case <-w.ctx.Done():
-		if given.Swap(true) {
+		if !h.abandon() {
 			*a = *<-done
 			return
 		}

@@ -13,7 +13,7 @@ type backend struct {
 	nested  *Mux // Store, where it is a mux
 
 	weight  atomic.Int64 // as it stands
-	holds   atomic.Int64 // on the store: the membership, and each call that was abandoned; closed at 0
+	holds   holds
 	checker atomic.Pointer[checker]
 	drain   drainState
 	reads   health
@@ -31,7 +31,7 @@ func newBackend(cfg Backend, timeout time.Duration, now time.Time) *backend {
 	default:
 		orDefault(&b.Timeout, timeout)
 	}
-	b.holds.Store(1)
+	b.holds.n.Store(1)
 	b.weight.Store(1)
 	if cfg.Weight != nil {
 		b.weight.Store(int64(*cfg.Weight))
@@ -62,20 +62,6 @@ func (b *backend) abilities() Capabilities {
 
 // writable tells whether writes may ever go to the backend.
 func (b *backend) writable() bool { return !b.ReadOnly && b.abilities().Write }
-
-// maxAbandoned is how many calls of a backend may hang on without anybody waiting for them. Beyond, it is not asked.
-const maxAbandoned = 64
-
-// overrun tells whether too many calls hang on.
-func (b *backend) overrun() bool { return b.holds.Load() > maxAbandoned }
-
-// letGo gives back a hold on the store. The last one closes it.
-func (b *backend) letGo() error {
-	if b.holds.Add(-1) > 0 {
-		return nil
-	}
-	return Close(b.Store)
-}
 
 // dotted is the backend's name in front of one inside it.
 func (b *backend) dotted(inner string) string {

@@ -30,6 +30,7 @@ type cursor struct {
 	timeout time.Duration // up to the first entry
 	items   chan cursorItem
 	permit  permit // for what becomes of the list after its first entry
+	hold    *hold  // of the goroutine; nil before there is one
 
 	entry   Entry
 	ok      bool // entry is valid
@@ -53,6 +54,7 @@ func (m *Mux) newCursor(ctx context.Context, b *backend, opts ListOptions, timeo
 func (c *cursor) open(ctx context.Context, p permit, index int) {
 	ctx, span := c.m.startAttempt(ctx, c.b, index)
 	started := time.Now()
+	c.hold = c.b.hold()
 	go c.fill()
 	c.take(ctx)
 	took := time.Since(started)
@@ -65,6 +67,10 @@ func (c *cursor) open(ctx context.Context, p permit, index int) {
 // fill runs the list on its goroutine. Waiting for the reader is not the backend's time, nor is what comes after the end.
 func (c *cursor) fill() {
 	defer close(c.items)
+	defer func() {
+		c.hold.ended()
+		_ = c.b.letGo()
+	}()
 	defer c.w.pause()
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,7 +147,9 @@ func (c *cursor) receive() (item cursorItem, more bool) {
 func (c *cursor) close() {
 	if !c.closed {
 		c.closed = true
-		c.w.stop()
+		if c.w.stop(); c.hold != nil {
+			c.hold.abandon()
+		}
 		c.m.release(c.b)
 	}
 }

@@ -3,6 +3,7 @@ package muxcore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -261,6 +262,9 @@ func (m *Mux) whyNot(b *backend, op Op) error {
 	}
 	if err := b.health(op).view().err; err != nil {
 		return err
+	}
+	if b.overrun() {
+		return &Error{Code: CodeUnavailable, Backend: b.Name, Err: fmt.Errorf("%d calls hang in it", b.holds.abandoned.Load())}
 	}
 	return &Error{Code: CodeUnavailable, Backend: b.Name, Err: errors.New("a trial is under way")}
 }

@@ -244,7 +244,8 @@ func (r *body) writeSource(wt io.WriterTo, w io.Writer) (int64, error) {
 	r.off += n
 	switch {
 	case r.sink.err != nil:
-		return n, r.sink.err
+		r.err = r.sink.err // how far the source has come, nobody knows
+		return n, r.err
 	case r.off == r.end:
 		return n, nil
 	case err == nil:

@@ -67,6 +67,7 @@ func shortBody(got, want int64) error {
 
 // stream is a backend's body under the watch of its call.
 type stream struct {
+	from    *backend
 	body    io.ReadCloser
 	watch   *watch // nil for a store that never waits
 	guarded bool   // reads may hang: each runs on a goroutine that can be abandoned
@@ -75,7 +76,7 @@ type stream struct {
 }
 
 func newStream(b *backend, w *watch, body io.ReadCloser) stream {
-	return stream{body: body, watch: w, guarded: b.waits == WaitsUnbounded && BodyFile(body) == nil}
+	return stream{from: b, body: body, watch: w, guarded: b.waits == WaitsUnbounded && BodyFile(body) == nil}
 }
 
 // readsAhead tells whether the beginning of the body belongs to b's answer: where reading means waiting for a peer. A
@@ -121,14 +122,18 @@ func (s *stream) readGuarded(p []byte) (int, error) {
 		s.spare = make([]byte, headSize)
 	}
 	buf, body, done := s.spare[:min(len(p), headSize)], s.body, make(chan result, 1)
+	h := s.from.hold()
 	go func() {
 		n, err := safeRead(body, buf)
+		h.ended()
+		_ = h.b.letGo()
 		done <- result{n, err}
 	}()
 	select {
 	case r := <-done:
 		return copy(p, buf[:r.n]), r.err
 	case <-s.watch.ctx.Done():
+		h.abandon()
 		s.spare = nil
 		return 0, s.watch.cause()
 	}
@@ -137,7 +142,13 @@ func (s *stream) readGuarded(p []byte) (int, error) {
 // close closes the body. One that may hang is closed on a goroutine.
 func (s *stream) close() {
 	if s.guarded && s.watch.ctx.Err() != nil {
-		go safeClose(s.body)
+		h, body := s.from.hold(), s.body
+		h.abandon()
+		go func() {
+			safeClose(body)
+			h.ended()
+			_ = h.b.letGo()
+		}()
 	} else {
 		safeClose(s.body)
 	}
@@ -192,7 +203,7 @@ func (s *source) writerTo() (io.WriterTo, bool) {
 
 // ending is the part of a source that ends it. It is not written while the source is read.
 func (s *source) ending() source {
-	return source{stream: stream{body: s.body, watch: s.watch, guarded: s.guarded}, backend: s.backend, cancel: s.cancel}
+	return source{stream: stream{from: s.from, body: s.body, watch: s.watch, guarded: s.guarded}, backend: s.backend, cancel: s.cancel}
 }
 
 // end closes the source; it must be called once. The caller must not hold a lock.

@@ -219,8 +219,8 @@ func (l *payload) endsHere() error {
 	return nil
 }
 
-// replayable tells whether the body can be sent once more.
-func (l *payload) replayable() bool { return l.whole || l.body.Len() == 0 }
+// replayable tells whether the body can be sent once more: nobody was given more of it than was read before.
+func (l *payload) replayable() bool { return l.whole || l.body.Len() == int64(len(l.small)) }
 
 // attempt is the body for one backend.
 func (l *payload) attempt() *attemptBody {
