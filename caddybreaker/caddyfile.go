@@ -37,6 +37,8 @@ type block struct {
 	seen map[string]bool
 	// more are words besides the options, such as registry.
 	more map[string]func(d *caddyfile.Dispenser) error
+	// without are options that cannot work here, with the reason.
+	without map[string]string
 }
 
 // parse reads a block that d stands before, at nesting level 0.
@@ -56,6 +58,9 @@ func (b *block) line(d *caddyfile.Dispenser, o *Options) error {
 	}
 	if parse, ok := b.more[name]; ok {
 		return parse(d)
+	}
+	if reason, ok := b.without[name]; ok {
+		return d.Errf("%s: %s", name, reason)
 	}
 	parse, ok := optionSyntax[name]
 	if !ok || o == nil {
@@ -90,6 +95,7 @@ func (b *block) known(options bool) []string {
 	if options {
 		names = append(names, sortedKeys(optionSyntax)...)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return b.without[name] != "" })
 	slices.Sort(names)
 	return names
 }

@@ -127,6 +127,15 @@ func (s *Selection) parsePolicy(d, inner *caddyfile.Dispenser) error {
 	return err
 }
 
+// handlerLacks are the options that only a transport can have.
+var handlerLacks = map[string]string{
+	"min_available":  needsPolicy,
+	"probe_uri":      needsTransport,
+	"probe_interval": needsTransport,
+	"probe_timeout":  needsTransport,
+	"probe_only":     needsTransport,
+}
+
 // parseHandler sets up the handler from Caddyfile tokens:
 //
 //	relay_breaker [<matcher>] [<path-id>] {
@@ -146,15 +155,12 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 			return nil, h.Errf("relay_breaker: one word too many: '%s'", h.Val())
 		}
 	}
-	b := &block{more: map[string]func(*caddyfile.Dispenser) error{
+	b := &block{without: handlerLacks, more: map[string]func(*caddyfile.Dispenser) error{
 		"registry": registryWord(&handler.Registry),
 		"local_id": word(&handler.LocalID),
 	}}
 	if err := b.parse(h.Dispenser, &handler.Options); err != nil {
 		return nil, err
-	}
-	if err := handler.needs(handler.Options, false, false); err != nil {
-		return nil, h.WrapErr(err)
 	}
 	if handler.PathID == "" {
 		n, _ := h.State[appName].(int)

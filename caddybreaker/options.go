@@ -159,13 +159,19 @@ func validProbeURI(uri string) error {
 	return nil
 }
 
+// Why an option cannot work somewhere.
+const (
+	needsTransport = "only a transport relay_breaker around the transport http can probe"
+	needsPolicy    = "needs a reverse_proxy with lb_policy relay_breaker"
+)
+
 // needs says which of the options cannot work where they are used; own are those
 // that were set there and not in the registry. probing and pool tell whether the
 // user can probe, and knows a pool with the policy.
 func (o Options) needs(own Options, probing, pool bool) error {
 	switch {
 	case o.ProbeURI != "" && !probing:
-		return fmt.Errorf("probe_uri: only a transport relay_breaker around the transport http can probe")
+		return fmt.Errorf("probe_uri: %s", needsTransport)
 	case o.ProbeURI == "" && o.ProbeOnly:
 		return fmt.Errorf("probe_only: needs probe_uri, or the path could never close again")
 	case o.ProbeURI == "" && own.ProbeInterval != 0:
@@ -173,7 +179,7 @@ func (o Options) needs(own Options, probing, pool bool) error {
 	case o.ProbeURI == "" && own.ProbeTimeout != 0:
 		return fmt.Errorf("probe_timeout: needs probe_uri")
 	case o.MinAvailable > 0 && !pool:
-		return fmt.Errorf("min_available: needs a reverse_proxy with lb_policy relay_breaker")
+		return fmt.Errorf("min_available: %s", needsPolicy)
 	}
 	return nil
 }
