@@ -37,7 +37,6 @@ var statuses = map[muxcore.Code]int{
 	muxcore.CodeUnsupported:         http.StatusNotImplemented,
 	muxcore.CodeDenied:              http.StatusBadGateway,
 	muxcore.CodeCredentialExpired:   http.StatusBadGateway,
-	muxcore.CodeUnavailable:         http.StatusServiceUnavailable,
 }
 
 // statusOf is the one place that decides which status an error becomes: by its code, else by its class, for which an
@@ -63,6 +62,9 @@ func statusOf(err error, class muxcore.Class) int {
 	case muxcore.ClassDenied:
 		return http.StatusBadGateway
 	default:
+		if ok && e.Op.Writes() {
+			return http.StatusBadGateway // it was begun on a backend, and could not go on elsewhere
+		}
 		return http.StatusServiceUnavailable
 	}
 }

@@ -170,8 +170,9 @@ func (c *client) try(method, target string, body io.Reader, fields ...string) (a
 		req.Header.Add(fields[i], fields[i+1])
 	}
 	resp, err := c.http.Do(req)
-	for tries := 0; errors.Is(err, io.EOF) && req.ContentLength == 0 && tries < 5; tries++ {
+	for tries := 0; errors.Is(err, io.EOF) && req.ContentLength == 0 && tries < 50; tries++ {
 		// Caddy itself closes connections that come while it reloads, whatever the handler.
+		<-time.After(10 * time.Millisecond)
 		resp, err = c.http.Do(req)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -223,11 +224,12 @@ func TestHealthChecksRunWhileTheTreeDoes(t *testing.T) {
 	}
 	c.load(`respond "another config"`)
 	c.eventually("the tree is gone", func() bool { return treesAlive() == 0 && f.InFlight() == 0 })
-	n := f.Calls(muxcore.OpHealth)
+	c.eventually("the checks have ended", func() bool { // the pool forgets a tree just before it is closed
+		n := f.Calls(muxcore.OpHealth)
+		<-time.After(50 * time.Millisecond)
+		return f.Calls(muxcore.OpHealth) == n
+	})
 	c.expect(http.StatusOK, "GET", "/", "")
-	if got := f.Calls(muxcore.OpHealth); got != n {
-		t.Errorf("%d checks after the end", got-n)
-	}
 }
 
 func TestAWritableTreeInWhichWritesStrayIsALoadWarning(t *testing.T) {
