@@ -23,7 +23,7 @@ var streaming = []scenario{
 	{name: "unix", to: "unix/{$UNIX}"},
 	{name: "buffers", to: "{$A}", options: "request_buffers 4KiB\nstream_buffer_size 1KiB"},
 	{name: "headers", to: "{$A}", options: "header_up X-Added 1\nheader_down X-Added 2"},
-	{name: "a time limit", to: "{$A}", options: "stream_timeout 300ms"},
+	{name: "a time limit", to: "{$A}", options: "stream_timeout 5s"},
 	{name: "h2c", to: "h2c://{$H2C}"},
 	{name: "HTTP/2", to: "https://{$TLS2}", inner: "http {\ntls_insecure_skip_verify\n}"},
 }
