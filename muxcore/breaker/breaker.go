@@ -42,7 +42,7 @@ type Breaker struct {
 	reason    string
 	reopens   int           // re-opens in a row
 	lastOpen  time.Duration // how long it was open last
-	retryAt   time.Time     // what the path itself asked for
+	retryAt   time.Time     // what the last result asked for
 	opened    uint64
 	recent    ring
 	timer     *time.Timer
@@ -222,6 +222,7 @@ func (b *Breaker) report(p Permit, o outcome) {
 // book must be called with mu held.
 func (b *Breaker) book(now time.Time, o outcome, trial bool) {
 	b.recent.add(Result{At: now, Outcome: o.kind, Cause: clip(o.cause), Trial: trial})
+	b.retryAt = time.Time{} // only the failure that opens the path is heard
 	if o.kind == Failure && o.retryAfter > 0 {
 		b.retryAt = now.Add(min(o.retryAfter, b.set.retryAfterCap()))
 	}

@@ -198,27 +198,47 @@ func (b *Breaker) publish() {
 // deliver empties the queue to the subscribers. One goroutine at a time does,
 // so each sees the changes in order. It must be called without mu held.
 func (b *Breaker) deliver() {
-	if !b.pending.Load() {
-		return
-	}
-	for {
-		b.mu.Lock()
-		if b.deliverer || len(b.queue) == 0 {
-			b.mu.Unlock()
+	for b.pending.Load() {
+		changes, subs := b.take()
+		if changes == nil {
 			return
 		}
-		changes, subs := b.queue, b.subs
-		b.queue = nil
-		b.pending.Store(false)
-		b.deliverer = true
-		b.mu.Unlock()
-		for _, c := range changes {
-			for _, s := range subs {
-				s.f(c)
-			}
-		}
+		b.hand(changes, subs)
+	}
+}
+
+// take makes the caller the one that delivers what is queued; nil: somebody
+// else is, or there is nothing.
+func (b *Breaker) take() ([]Change, []*subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.deliverer || len(b.queue) == 0 {
+		return nil, nil
+	}
+	changes := b.queue
+	b.queue = nil
+	b.pending.Store(false)
+	b.deliverer = true
+	return changes, b.subs
+}
+
+// hand calls the subscribers. One that panics costs its own change and no
+// other: whoever delivers next goes on after it.
+func (b *Breaker) hand(changes []Change, subs []*subscription) {
+	defer func() {
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.deliverer = false
-		b.mu.Unlock()
+		if len(changes) > 0 {
+			b.queue = append(changes, b.queue...)
+			b.pending.Store(true)
+		}
+	}()
+	for len(changes) > 0 {
+		c := changes[0]
+		changes = changes[1:]
+		for _, s := range subs {
+			s.f(c)
+		}
 	}
 }

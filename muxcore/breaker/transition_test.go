@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,4 +139,52 @@ func TestRecordCountsWithoutAPermit(t *testing.T) {
 			t.Errorf("state after two recorded successes while half-open = %v, want CLOSED", got)
 		}
 	})
+}
+
+func TestASubscriberThatPanicsCostsNobodyTheChangesAfterIt(t *testing.T) {
+	b := newBreaker(t, Settings{FailureThreshold: 1})
+	var seen []State
+	panics := true
+	b.Subscribe(func(c Change) {
+		seen = append(seen, c.To)
+		if panics {
+			panics = false
+			b.Reset() // is queued behind
+			panic("subscriber")
+		}
+	})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		b.ForceOpen(0)
+	}()
+	b.ForceOpen(0)
+	if want := []State{Open, Closed, Open}; !slices.Equal(seen, want) {
+		t.Errorf("subscriber saw %v, want %v", seen, want)
+	}
+}
+
+func TestOnlyTheFailureThatOpensThePathSaysWhenToComeBack(t *testing.T) {
+	for name, between := range map[string]func(*Breaker){
+		"a success after it":         func(b *Breaker) { b.Record(Success, "") },
+		"the last failure was quiet": func(*Breaker) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBreaker(t, Settings{FailureThreshold: 2, OpenDuration: time.Minute})
+				p := allow(t, b)
+				p.FailureRetryAfter("status 503", 5*time.Minute)
+				between(b)
+				for b.State() == Closed {
+					fail(t, b)
+				}
+				if got := b.RetryAfter(); got != time.Minute {
+					t.Errorf("open for %s, want 1m0s: the Retry-After was of an older failure", got)
+				}
+			})
+		})
+	}
 }
