@@ -62,7 +62,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		// The server looks no deeper than this for the status.
 		return caddyhttp.Error(http.StatusServiceUnavailable, refused(r.Context(), g, err))
 	}
-	takeBackRetryAfter(w, r)
+	takeBackRetryAfter(w, varsOf(r.Context()))
 	note(r.Context(), g, "")
 	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c, late: c.hurry()}
 	defer answer.late() // ends the timer where nothing was ever written

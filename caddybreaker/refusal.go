@@ -57,7 +57,7 @@ func refused(ctx context.Context, g *guard, err error) error {
 }
 
 // boxedStates are the states ready for a placeholder, which must not allocate.
-var boxedStates = map[breaker.State]any{
+var boxedStates = [...]any{
 	breaker.Closed:   breaker.Closed.String(),
 	breaker.Open:     breaker.Open.String(),
 	breaker.HalfOpen: breaker.HalfOpen.String(),
@@ -98,9 +98,17 @@ func setRetryAfter(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 }
 
 // takeBackRetryAfter undoes setRetryAfter once a path was found after all.
-func takeBackRetryAfter(w http.ResponseWriter, r *http.Request) {
-	if caddyhttp.GetVar(r.Context(), retryAfterVar) != nil {
+func takeBackRetryAfter(w http.ResponseWriter, vars map[string]any) {
+	if vars[retryAfterVar] != nil {
 		w.Header().Del("Retry-After")
-		caddyhttp.SetVar(r.Context(), retryAfterVar, nil)
+		delete(vars, retryAfterVar)
 	}
+}
+
+// varsOf returns the variables of a request; nil for one that is not served. To
+// find them takes a walk through all that a context holds, so they are looked up
+// once.
+func varsOf(ctx context.Context) map[string]any {
+	vars, _ := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
+	return vars
 }

@@ -77,9 +77,10 @@ func (s *Selection) Provision(ctx caddy.Context) error {
 
 // Select implements reverseproxy.Selector.
 func (s *Selection) Select(pool reverseproxy.UpstreamPool, r *http.Request, w http.ResponseWriter) *reverseproxy.Upstream {
-	dropReservation(r.Context()) // of an attempt that was not made
+	vars := varsOf(r.Context())
+	dropReservation(vars) // of an attempt that was not made
 	if s.allClear(pool, r) {
-		takeBackRetryAfter(w, r)
+		takeBackRetryAfter(w, vars)
 		return s.inner.Select(pool, r, w)
 	}
 	guards := s.guardsOf(pool, r)
@@ -100,7 +101,7 @@ func (s *Selection) Select(pool reverseproxy.UpstreamPool, r *http.Request, w ht
 		}
 		at := indexOf(pool, up)
 		if at < 0 || guards[at] == nil || reserve(r.Context(), guards[at]) {
-			takeBackRetryAfter(w, r)
+			takeBackRetryAfter(w, vars)
 			return up
 		}
 		refusing[at], anyRefuses = true, true // somebody was faster
@@ -272,11 +273,11 @@ func (r *reservation) drop() {
 	}
 }
 
-func dropReservation(ctx context.Context) {
-	if r, ok := caddyhttp.GetVar(ctx, reservationVar).(*reservation); ok {
+func dropReservation(vars map[string]any) {
+	if r, ok := vars[reservationVar].(*reservation); ok {
 		r.stop()
 		r.drop()
-		caddyhttp.SetVar(ctx, reservationVar, nil)
+		delete(vars, reservationVar)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestAPlaceThatWasPromisedIsNotPromisedAgain(t *testing.T) {
 				if up := s.Select(upstreams, r2, w2); up == nil || up.Dial != "b:80" {
 					t.Fatalf("second request goes to %v, want b:80", up)
 				}
-				if _, err := claim(r1.Context(), s.registry.lookup("a:80")); err != nil {
+				if _, err := claim(varsOf(r1.Context()), s.registry.lookup("a:80")); err != nil {
 					t.Fatalf("the place that was promised = %v", err)
 				}
 				end1()

@@ -1,7 +1,6 @@
 package caddybreaker
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"go.uber.org/zap"
 
@@ -117,7 +115,8 @@ func (t *Transport) Cleanup() error {
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	dial, ok := reverseproxy.GetDialInfo(ctx)
-	if !ok || ctx.Value(caddyhttp.VarsCtxKey) == nil {
+	vars := varsOf(ctx)
+	if !ok || vars == nil {
 		// Without the variables every served request has, it is made by Caddy
 		// itself, for nobody: an active health check.
 		return t.inner.RoundTrip(req)
@@ -127,7 +126,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.inner.RoundTrip(req)
 	}
 	g.touch()
-	permit, err := claim(ctx, g)
+	permit, err := claim(vars, g)
 	if err != nil {
 		return nil, refused(ctx, g, err)
 	}
@@ -302,8 +301,8 @@ func parseUpstream(dial string) (string, bool) {
 }
 
 // claim takes the permit that the policy reserved, or asks for one.
-func claim(ctx context.Context, g *guard) (breaker.Permit, error) {
-	if r, ok := caddyhttp.GetVar(ctx, reservationVar).(*reservation); ok {
+func claim(vars map[string]any, g *guard) (breaker.Permit, error) {
+	if r, ok := vars[reservationVar].(*reservation); ok {
 		if permit, ok := r.claim(g); ok {
 			return permit, nil
 		}
