@@ -67,6 +67,9 @@ func mutationStatus(err error) int {
 		return http.StatusConflict
 	default:
 	}
+	if errors.Is(err, muxcore.ErrBackInService) {
+		return http.StatusConflict
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return http.StatusGatewayTimeout
 	}

@@ -82,12 +82,12 @@ func (a *App) all() []*tree {
 
 // Start opens the trees, which starts their health checks. A request that is earlier has opened its own.
 func (a *App) Start() error {
-	a.observer.start()
 	for _, t := range a.all() {
 		if err := t.open(); err != nil {
 			return fmt.Errorf("tree %q: %w", t.name, err)
 		}
 	}
+	a.observer.start() // last: Caddy does not stop an app whose start failed
 	return nil
 }
 

@@ -146,12 +146,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if t == nil {
 		return errReloaded(w)
 	}
-	defer t.release()
+	held := true
+	defer func() {
+		if held {
+			t.release()
+		}
+	}()
 	x := &exchange{h: h, t: t, w: w, r: r, method: r.Method}
 	x.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	x.begin()
 	err := x.serve()       //nolint:contextcheck // an exchange is one request, and has its context
 	if err == errMissing { //nolint:errorlint // never wrapped
+		held = false
+		t.release() // what comes next may last for hours
 		return next.ServeHTTP(w, r)
 	}
 	return err

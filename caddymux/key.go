@@ -33,6 +33,9 @@ func keyOf(u *url.URL) (string, error) {
 			return "", badKey(u.Path, errEncoding)
 		}
 	}
+	if decoded == "" {
+		return "", nil // the absolute form without a path means the root
+	}
 	if !strings.HasPrefix(decoded, "/") {
 		return "", badKey(decoded, errNoSlash)
 	}

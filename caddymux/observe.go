@@ -3,6 +3,9 @@ package caddymux
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +34,6 @@ type observer struct {
 
 	mu   sync.Mutex
 	quit chan struct{} // nil while not started
-	done sync.WaitGroup
 }
 
 func newObserver(ctx caddy.Context) (*observer, error) {
@@ -59,12 +61,12 @@ func (o *observer) start() {
 	defer o.mu.Unlock()
 	if o.quit == nil {
 		o.quit = make(chan struct{})
-		quit := o.quit
-		o.done.Go(func() { o.serve(quit) })
+		go o.serve(o.quit)
 	}
 }
 
-// stop ends that, and waits for the subscriber that is being served.
+// stop ends that. It does not wait for a subscriber that is busy: Caddy stops and reloads under a lock, which such a
+// subscriber may itself be waiting for; it touches nothing but the events app of its own config.
 func (o *observer) stop() {
 	o.mu.Lock()
 	quit := o.quit
@@ -73,11 +75,10 @@ func (o *observer) stop() {
 	if quit != nil {
 		o.running.Store(false)
 		close(quit)
-		o.done.Wait()
 	}
 }
 
-func (o *observer) serve(quit chan struct{}) {
+func (o *observer) serve(quit <-chan struct{}) {
 	for {
 		select {
 		case <-quit:
@@ -156,15 +157,40 @@ func (o *observer) log(e *muxcore.Event) {
 	c.Write(fields...)
 }
 
-// withoutKey takes the key out of what an error says, where the outermost one knows it.
+// withoutKey takes keys out of what an error says: out of every core error and every path in its tree. What is left is
+// for logs, not for errors.Is.
 func withoutKey(err error) error {
-	e, ok := errors.AsType[*muxcore.Error](err)
-	if !ok || e.Key == "" {
-		return err
+	switch e := err.(type) { //nolint:errorlint // it goes through the tree itself
+	case nil:
+		return nil
+	case *muxcore.Error:
+		bare := *e
+		bare.Key, bare.Err = "", withoutKey(e.Err)
+		return &bare
+	case *fs.PathError:
+		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	case *os.LinkError:
+		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	case interface{ Unwrap() []error }:
+		var all []error
+		for _, one := range e.Unwrap() {
+			all = append(all, withoutKey(one))
+		}
+		return errors.Join(all...)
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil && mentionsKey(inner) {
+			return withoutKey(inner) // the words around it may repeat the key
+		}
 	}
-	bare := *e
-	bare.Key = ""
-	return &bare
+	return err
+}
+
+// mentionsKey tells whether an error in the tree knows a key or a path.
+func mentionsKey(err error) bool {
+	_, coded := errors.AsType[*muxcore.Error](err)
+	_, path := errors.AsType[*fs.PathError](err)
+	_, link := errors.AsType[*os.LinkError](err)
+	return coded || path || link
 }
 
 // payload is what the events app is told: the fields of the design, and the tree.

@@ -157,13 +157,29 @@ func (t *tree) unwatch(o *observer) {
 	t.current.Store(last)
 }
 
+// listener is who is told of events: the newest config, or while that is still coming up, the one before it.
+func (t *tree) listener() *observer {
+	o := t.current.Load()
+	if o == nil || o.running.Load() {
+		return o
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, older := range slices.Backward(t.views) {
+		if older.running.Load() {
+			return older
+		}
+	}
+	return o
+}
+
 // observe counts an attempt, and hands other events to the newest config.
 func (t *tree) observe(e muxcore.Event) {
 	if e.Kind == muxcore.EventAttempt {
 		t.counters.attempt(&e)
 		return
 	}
-	if o := t.current.Load(); o != nil {
+	if o := t.listener(); o != nil {
 		o.observe(&e)
 	}
 }

@@ -156,7 +156,7 @@ func (x *exchange) abort(err error) {
 	}
 	if c := x.h.logger.Check(level, "aborting with incomplete response"); c != nil {
 		c.Write(zap.String("tree", x.t.name), zap.String("backend", x.result.via.Backend),
-			zap.Int64("sent", x.sink.sent), zap.Error(err))
+			zap.Int64("sent", x.sink.sent), zap.Error(withoutKey(err)))
 	}
 	panic(http.ErrAbortHandler)
 }

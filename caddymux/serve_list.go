@@ -27,6 +27,8 @@ type listAnswer struct {
 	Prefixes []string     `json:"prefixes"`
 	Next     string       `json:"next,omitempty"`
 	Degraded []string     `json:"degraded"`
+
+	last string // shown; a hidden one must not be where to go on from
 }
 
 type listObject struct {
@@ -59,10 +61,7 @@ func (x *exchange) list() error {
 	if err != nil {
 		return x.refuse(http.StatusBadRequest, "list: %w", err)
 	}
-	opts.Prefix, opts.Details = folder, true
-	if x.h.hidden.empty() {
-		opts.Limit = limit + 1
-	}
+	opts.Prefix, opts.Details, opts.Limit = folder, true, limit+1
 	answer := listAnswer{Objects: []listObject{}, Prefixes: []string{}, Degraded: []string{}}
 	opts.OnDegraded = func(backend string, _ error) { answer.Degraded = append(answer.Degraded, backend) }
 	if err := x.collect(&answer, opts, limit, prefix); err != nil {
@@ -97,26 +96,44 @@ func listOptions(query url.Values, prefix string) (limit int, opts muxcore.ListO
 	return limit, opts, nil
 }
 
-// collect fills the answer with what is not hidden, up to limit entries.
+// collect fills the answer with what is not hidden, up to limit entries. It asks for no more than that, and again where
+// something was hidden.
 func (x *exchange) collect(answer *listAnswer, opts muxcore.ListOptions, limit int, prefix string) error {
-	last := ""
-	for entry, err := range x.t.store.List(x.r.Context(), opts) {
+	for more := true; more && answer.Next == ""; {
+		seen := 0
+		err := x.page(answer, &opts, limit, prefix, &seen)
 		if err != nil {
 			return err
 		}
+		more = seen == opts.Limit
+	}
+	return nil
+}
+
+// page takes one list of the tree into the answer, and leaves opts where the next one begins.
+func (x *exchange) page(answer *listAnswer, opts *muxcore.ListOptions, limit int, prefix string, seen *int) error {
+	last := opts.After
+	defer func() { opts.After = last }()
+	for entry, err := range x.t.store.List(x.r.Context(), *opts) {
+		if err != nil {
+			return err
+		}
+		*seen++
+		last = entry.Key
 		if x.h.hidden.hides(entry.Key, x.repl) {
 			continue
 		}
 		if len(answer.Objects)+len(answer.Prefixes) == limit {
-			answer.Next = last
+			answer.Next = answer.last
 			return nil
 		}
-		last = strings.TrimPrefix(entry.Key, prefix)
+		key := strings.TrimPrefix(entry.Key, prefix)
+		answer.last = key
 		if entry.IsPrefix {
-			answer.Prefixes = append(answer.Prefixes, last)
+			answer.Prefixes = append(answer.Prefixes, key)
 			continue
 		}
-		answer.Objects = append(answer.Objects, describeEntry(&entry.Info, last))
+		answer.Objects = append(answer.Objects, describeEntry(&entry.Info, key))
 	}
 	return nil
 }
