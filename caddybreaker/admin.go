@@ -81,7 +81,7 @@ func (AdminAPI) act(w http.ResponseWriter, r *http.Request) error {
 	found := false
 	for _, e := range entries() {
 		if e.key.registry == or(do.Registry, defaultRegistry) && e.key.path == do.PathID {
-			if app := e.observer.Load(); app != nil {
+			if app := e.observer(); app != nil {
 				app.logger.Info("breaker set by hand", zap.String("registry", e.key.registry),
 					zap.String("path", e.key.path), zap.String("action", do.Action), zap.String("ttl", do.TTL))
 			}

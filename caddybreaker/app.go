@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 )
 
@@ -35,9 +34,8 @@ type App struct {
 	// The registries by name; the one used where none is named is "default".
 	Registries map[string]*RegistryConfig `json:"registries,omitempty"`
 
-	ctx    caddy.Context
-	logger *zap.Logger
-	events *caddyevents.App
+	logger    *zap.Logger
+	announcer *announcer
 
 	stop chan struct{}
 	wg   sync.WaitGroup
@@ -67,13 +65,11 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets up a.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx = ctx
 	a.logger = ctx.Logger()
-	events, err := ctx.App("events")
-	if err != nil {
+	var err error
+	if a.announcer, err = announcerOf(ctx); err != nil {
 		return fmt.Errorf("getting events app: %w", err)
 	}
-	a.events = events.(*caddyevents.App)
 	a.registries = make(map[string]*registry)
 	a.stop = make(chan struct{})
 	for _, name := range sortedKeys(a.Registries) {
@@ -90,17 +86,28 @@ func (a *App) Provision(ctx caddy.Context) error {
 // Start implements caddy.App. Only from here on are breakers observed and paths
 // probed: a config that is only validated does neither.
 func (a *App) Start() error {
+	for _, r := range a.begin() {
+		for _, g := range r.guards() {
+			a.attach(r, g)
+		}
+	}
+	go a.announcer.serve()
+	a.wg.Go(a.sweep)
+	return nil
+}
+
+// begin makes a the running app, and returns its registries. From here on, who
+// makes a guard attaches it.
+func (a *App) begin() []*registry {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.running = true
+	all := make([]*registry, 0, len(a.registries))
 	for _, r := range a.registries {
 		r.adopt()
-		for _, g := range r.guards() {
-			a.attach(g)
-		}
+		all = append(all, r)
 	}
-	a.wg.Go(a.sweep)
-	return nil
+	return all
 }
 
 // Stop implements caddy.App.
@@ -113,10 +120,11 @@ func (a *App) Stop() error {
 	}
 	a.mu.Unlock()
 	for _, g := range all {
-		a.detach(g)
+		g.unwatch()
 	}
 	close(a.stop)
 	a.wg.Wait()
+	a.announcer.stop()
 	return nil
 }
 
@@ -175,16 +183,16 @@ func (a *App) allRegistries() []*registry {
 	return all
 }
 
-// attach makes a the observer of a guard's breaker, and starts what watches it.
-// It must be called with a.mu held, or before anybody knows the guard.
-func (a *App) attach(g *guard) {
-	g.entry.observer.Store(a)
-	g.watch()
-}
-
-func (a *App) detach(g *guard) {
-	g.unwatch()
-	g.entry.observer.CompareAndSwap(a, nil) // unless a newer config took over
+// attach makes a an observer of a guard's breaker, and starts what watches it.
+// It must be called without any lock held: changes may be delivered meanwhile.
+func (a *App) attach(r *registry, g *guard) {
+	g.watch(a)
+	a.mu.Lock()
+	running := a.running
+	a.mu.Unlock()
+	if !running || r.lookup(g.upstream) != g {
+		g.unwatch() // it was stopped, or the path removed, just before
+	}
 }
 
 // sweep forgets dynamic paths that nobody uses any more.

@@ -20,6 +20,7 @@ import (
 func init() {
 	caddy.RegisterModule(collectHandler{})
 	caddy.RegisterModule(panicHandler{})
+	caddy.RegisterModule(busyHandler{})
 	httpcaddyfile.RegisterHandlerDirective("test_panic", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		return panicHandler{}, nil
 	})
@@ -112,4 +113,20 @@ func collectEvents(t *testing.T) func() []string {
 		defer collected.Unlock()
 		return slices.Clone(collected.lines)
 	}
+}
+
+// busyHandler is an events handler that takes its time: until the gate opens.
+type busyHandler struct{}
+
+var busyGate = make(chan struct{})
+
+func (busyHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "events.handlers.test_busy", New: func() caddy.Module { return new(busyHandler) }}
+}
+
+func (*busyHandler) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
+
+func (busyHandler) Handle(context.Context, caddy.Event) error {
+	<-busyGate
+	return nil
 }

@@ -89,6 +89,11 @@ func (r *registry) retiredTotals() map[string]*totals {
 
 func (t *totals) add(e *entry) {
 	t.state = max(t.state, severity[e.breaker.State()])
+	t.count(e)
+}
+
+// count adds what only ever grows. It delivers no changes, so a lock may be held.
+func (t *totals) count(e *entry) {
 	t.rejected += e.breaker.Rejected()
 	for i := range t.calls {
 		t.calls[i] += e.calls[i].Load()

@@ -1,6 +1,8 @@
 package caddybreaker
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
@@ -26,8 +28,8 @@ type entry struct {
 	// dynamic paths were first seen in traffic; a new config takes them over.
 	dynamic atomic.Bool
 
-	// observer is told of changes: the app of the newest config that has started.
-	observer atomic.Pointer[App]
+	mu    sync.Mutex
+	views []*App // of the configs that watch the path, in the order they came
 
 	calls       [3]atomic.Uint64 // by outcome
 	transitions [3]atomic.Uint64 // by new state
@@ -58,7 +60,7 @@ func (e *entry) Destruct() error {
 
 // remove forgets the path; the next request to it starts afresh.
 func (e *entry) remove() {
-	app := e.observer.Load()
+	app := e.observer()
 	if app == nil {
 		e.breaker.Reset()
 		return
@@ -74,8 +76,39 @@ func (e *entry) remove() {
 
 func (e *entry) changed(c breaker.Change) {
 	e.transitions[c.To].Add(1)
-	if app := e.observer.Load(); app != nil {
+	if app := e.observer(); app != nil {
 		app.observe(e, c)
+	}
+}
+
+// observer returns who is told of changes: the newest config that has started as
+// a whole, else the newest one; nil if there is none. A config that fails to
+// start must not silence the one that goes on running.
+func (e *entry) observer() *App {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range slices.Backward(e.views) {
+		if a.announcer.running() {
+			return a
+		}
+	}
+	if n := len(e.views); n > 0 {
+		return e.views[n-1]
+	}
+	return nil
+}
+
+func (e *entry) watchBy(a *App) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.views = append(e.views, a)
+}
+
+func (e *entry) unwatch(a *App) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i := slices.Index(e.views, a); i >= 0 {
+		e.views = slices.Delete(e.views, i, i+1)
 	}
 }
 

@@ -131,34 +131,46 @@ func (r *registry) meet(upstream string, u user) *guard {
 	return g
 }
 
+// meetNew makes a guard. What may call subscribers, or write to a log, waits
+// until the locks are free.
 func (r *registry) meetNew(upstream string, u user) *guard {
+	g, made, err := r.addMet(upstream, u)
+	switch {
+	case errors.Is(err, errFull):
+		r.app.logger.Error("too many paths: requests to new ones pass unguarded",
+			zap.String("registry", r.name), zap.Int("paths", maxDynamic))
+	case err != nil:
+		r.app.logger.Error("path passes unguarded", zap.String("upstream", upstream), zap.Error(err))
+	case made:
+		r.app.attach(r, g)
+	}
+	return g
+}
+
+// errFull is that there is no room for more paths. It is said once.
+var errFull = errors.New("too many paths")
+
+// addMet returns the guard of an upstream that was not there a moment ago, nil
+// where it cannot be, and whether the caller must attach it.
+func (r *registry) addMet(upstream string, u user) (g *guard, attach bool, err error) {
 	r.app.mu.Lock()
 	defer r.app.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g := r.lookup(upstream); g != nil {
-		return g
-	}
-	if r.closed {
-		return nil
+	if g := r.lookup(upstream); g != nil || r.closed {
+		return g, false, nil
 	}
 	if r.dynamic >= maxDynamic && !r.named[upstream] {
-		if !r.fullSaid {
-			r.fullSaid = true
-			r.app.logger.Error("too many paths: requests to new ones pass unguarded",
-				zap.String("registry", r.name), zap.Int("paths", r.dynamic))
+		if r.fullSaid {
+			return nil, false, nil
 		}
-		return nil
+		r.fullSaid = true
+		return nil, false, errFull
 	}
-	g, err := r.add(upstream, u)
-	if err != nil {
-		r.app.logger.Error("path passes unguarded", zap.String("upstream", upstream), zap.Error(err))
-		return nil
+	if g, err = r.add(upstream, u); err != nil {
+		return nil, false, err
 	}
-	if r.app.running {
-		r.app.attach(g)
-	}
-	return g
+	return g, r.app.running, nil
 }
 
 // add must be called with r.mu held.
@@ -257,10 +269,9 @@ func (r *registry) remove(g *guard) {
 	if r.retired[g.label] == nil {
 		r.retired[g.label] = new(totals)
 	}
-	r.retired[g.label].add(g.entry)
-	r.retired[g.label].state = 0
+	r.retired[g.label].count(g.entry)
 	r.mu.Unlock()
-	r.app.detach(g)
+	g.unwatch()
 	_, _ = pool.Delete(g.entry.key)
 }
 
@@ -273,7 +284,7 @@ func (r *registry) close() error {
 	r.mu.Unlock()
 	var errs []error
 	for _, g := range r.guards() {
-		r.app.detach(g)
+		g.unwatch()
 		_, err := pool.Delete(g.entry.key)
 		errs = append(errs, err)
 	}
@@ -289,11 +300,20 @@ func (g *guard) touch() {
 	}
 }
 
-func (g *guard) watch() {
+func (g *guard) watch(a *App) {
 	g.watchMu.Lock()
 	defer g.watchMu.Unlock()
-	if w, ok := g.definer.(watcher); ok && g.ended == nil {
-		g.ended = w.watch(g)
+	if g.ended != nil {
+		return
+	}
+	g.entry.watchBy(a)
+	end := func() {}
+	if w, ok := g.definer.(watcher); ok {
+		end = w.watch(g)
+	}
+	g.ended = func() {
+		end()
+		g.entry.unwatch(a)
 	}
 }
 

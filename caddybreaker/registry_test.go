@@ -86,7 +86,7 @@ func TestMorePathsThanThereIsRoomForPassUnguarded(t *testing.T) {
 	a, b := newOrigin(t), newOrigin(t)
 	r := start(t, "", placeholderSite("failure_threshold 1"))
 	r.to(t.Context(), "/x", a)
-	reg, err := entryOf(t, r.path(a).PathID).observer.Load().registry("")
+	reg, err := entryOf(t, r.path(a).PathID).observer().registry("")
 	if err != nil {
 		t.Fatal(err)
 	}

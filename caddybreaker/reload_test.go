@@ -35,7 +35,7 @@ func TestAConfigThatIsGoneGoesOnAskingTheSameBreakers(t *testing.T) {
 	site := strings.Replace(br(o, ""), "150ms", "1m", 1)
 	r := start(t, "", site)
 	r.want("/x", 200)
-	old, err := entryOf(t, r.path(o).PathID).observer.Load().registry("")
+	old, err := entryOf(t, r.path(o).PathID).observer().registry("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestIdleDynamicPathsAreForgotten(t *testing.T) {
 	host, port, _ := strings.Cut(o.addr(), ":")
 	r := start(t, "", fmt.Sprintf("reverse_proxy {\n dynamic a %s %s\n transport relay_breaker\n}", host, port))
 	r.want("/x", 200)
-	app := entryOf(t, r.path(o).PathID).observer.Load()
+	app := entryOf(t, r.path(o).PathID).observer()
 	reg, err := app.registry("")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestTwentyReloadsUnderLoadLeakNothingAndRefuseNobody(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	r.eventually("all goroutines of older configs to end", func() bool { return ours() == 1 })
+	r.eventually("all goroutines of older configs to end", func() bool { return ours() == 2 })
 	if v := r.path(o); len(views()) != 1 || v.State != breaker.Closed {
 		t.Errorf("%d paths, %v", len(views()), v.State)
 	}
@@ -297,7 +297,7 @@ func TestEachTransitionIsOneEvent(t *testing.T) {
 	}
 }
 
-// ours counts the goroutines that code of this module started; an app has one.
+// ours counts the goroutines that code of this module started; an app has two.
 func ours() int {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
