@@ -14,7 +14,8 @@ type membership struct {
 	group *breaker.Group // nil: min_available is off
 	pool  atomic.Pointer[[]*guard]
 
-	mu sync.Mutex // of those who change pool
+	mu   sync.Mutex // of those who change pool
+	left bool       // nobody joins any more
 }
 
 // keep starts a group that keeps n of guards closed.
@@ -31,6 +32,14 @@ func (m *membership) sync(guards []*guard) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.left {
+		return // a request that the old config still serves
+	}
+	m.change(guards)
+}
+
+// change must be called with mu held.
+func (m *membership) change(guards []*guard) {
 	for _, g := range guards {
 		m.group.Add(g.entry.breaker)
 	}
@@ -46,7 +55,11 @@ func (m *membership) sync(guards []*guard) {
 
 // leave ends every membership: breakers outlive the config that grouped them.
 func (m *membership) leave() {
-	if m.group != nil {
-		m.sync(nil)
+	if m.group == nil {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = true
+	m.change(nil)
 }

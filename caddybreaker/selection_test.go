@@ -40,6 +40,24 @@ func pair(t *testing.T, o Options) (*Selection, reverseproxy.UpstreamPool, []*br
 	return s, upstreams, breakers
 }
 
+// A group of a config that is gone must not keep breakers of the next one closed.
+func TestARequestOfAnOldConfigDoesNotBringItsGroupBack(t *testing.T) {
+	s, upstreams, breakers := pair(t, Options{FailureThreshold: 1, MinAvailable: 2})
+	s.transport = &Transport{registry: s.registry}
+	s.transport.members.keep(2, s.registry.guards())
+	r, w, end := request(t)
+	defer end()
+	if s.Select(upstreams, r, w); s.transport.members.group.Len() != 2 {
+		t.Fatalf("%d members, want 2", s.transport.members.group.Len())
+	}
+	s.transport.members.leave()
+	s.Select(upstreams, r, w)
+	breakers[0].Record(breaker.Failure, "test")
+	if n := s.transport.members.group.Len(); n != 0 || breakers[0].State() != breaker.Open {
+		t.Errorf("%d members and %v after the config left, want 0 and OPEN", n, breakers[0].State())
+	}
+}
+
 func request(t *testing.T) (*http.Request, *httptest.ResponseRecorder, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
