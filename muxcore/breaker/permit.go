@@ -17,6 +17,14 @@ type Permit struct {
 	took  time.Duration
 }
 
+// Sent has the clock of Settings.SlowCall begin at t, if that is later than the
+// call: until then it waited for its caller. It must come before Answered.
+func (p *Permit) Sent(t time.Time) {
+	if p.b != nil && p.start != 0 && p.took == 0 {
+		p.start = max(p.start, p.b.age(t))
+	}
+}
+
 // Answered stops the clock of Settings.SlowCall: the call was answered, what
 // follows is the transfer of the answer. It reports whether that was too slow;
 // Success then counts as a failure.

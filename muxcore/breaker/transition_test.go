@@ -167,6 +167,32 @@ func TestASubscriberThatPanicsCostsNobodyTheChangesAfterIt(t *testing.T) {
 	}
 }
 
+func TestACallIsSlowFromWhenItWasSent(t *testing.T) {
+	for name, row := range map[string]struct {
+		sent time.Duration
+		slow bool
+	}{
+		"sent at last":     {4*time.Second + time.Millisecond, false},
+		"sent in between":  {3 * time.Second, true},
+		"before the call":  {-time.Hour, true},
+		"later than right": {time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBreaker(t, Settings{SlowCall: time.Second})
+				begin := time.Now()
+				p := allow(t, b)
+				pass(5 * time.Second)
+				p.Sent(begin.Add(row.sent))
+				if got := p.Answered(); got != row.slow {
+					t.Errorf("slow: %v, want %v", got, row.slow)
+				}
+				p.Success()
+			})
+		})
+	}
+}
+
 func TestOnlyTheFailureThatOpensThePathSaysWhenToComeBack(t *testing.T) {
 	for name, between := range map[string]func(*Breaker){
 		"a success after it":         func(b *Breaker) { b.Record(Success, "") },
