@@ -16,7 +16,9 @@ import (
 
 func TestABusySubscriberHoldsUpNeitherRequestsNorProbesNorAReload(t *testing.T) {
 	o := newOrigin(t)
-	t.Cleanup(func() { close(busyGate) })
+	gate := make(chan struct{})
+	busyGate.Store(&gate)
+	t.Cleanup(func() { close(gate) })
 	r := start(t, "events {\non relay-breaker.state.changed test_busy\n}", br(o, "probe_uri /health\nprobe_interval 10ms\nprobe_only"))
 	trip(r, o, 3)
 	o.status.Store(200)

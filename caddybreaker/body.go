@@ -32,7 +32,7 @@ func (b *trackedBody) track(res *http.Response, patience time.Duration) {
 		b.leave = b.endWith(b.ctx)
 	}
 	if b.length > 0 {
-		b.watchdog.watch(&b.call, patience)
+		b.watchdog.watch(b, patience)
 	}
 	if _, ok := res.Body.(io.WriterTo); ok {
 		res.Body = trackedWriterTo{b}
@@ -125,14 +125,14 @@ func (o *outlet) Write(p []byte) (int, error) {
 // waiting for it. The body itself is left alone: giving up is up to the client,
 // or to the timeouts of the inner transport. The zero value sleeps.
 type stall struct {
-	call     *call
+	body     *trackedBody
 	patience time.Duration
 	since    atomic.Int64 // when the pending Read began; 0: none is
 	timer    *time.Timer  // nil: asleep
 }
 
-func (s *stall) watch(c *call, patience time.Duration) {
-	s.call, s.patience = c, patience
+func (s *stall) watch(b *trackedBody, patience time.Duration) {
+	s.body, s.patience = b, patience
 	// Armed only once check can see the timer.
 	s.timer = time.AfterFunc(time.Hour, s.check)
 	s.timer.Reset(patience)
@@ -157,7 +157,11 @@ func (s *stall) stop() {
 }
 
 func (s *stall) check() {
-	if s.call.ended.Load() {
+	if s.body.ended.Load() {
+		return
+	}
+	if s.body.ctx.Err() != nil { // nobody closed it, and nobody will read on
+		s.body.end(neutral("the request ended before the body"))
 		return
 	}
 	left := s.patience
@@ -165,27 +169,59 @@ func (s *stall) check() {
 		left -= time.Since(time.Unix(0, since))
 	}
 	if left <= 0 {
-		s.call.end(failure("body: no byte for " + s.patience.String()))
+		s.body.end(failure("body: no byte for " + s.patience.String()))
 		return
 	}
 	s.timer.Reset(left)
 }
 
-// upload is the body of a request. It remembers whether reading it failed,
-// which is the client's doing and not the path's.
+// upload is the body of a request. It remembers whether reading it failed, and
+// when the client was waited for, which is the client's doing and not the path's.
+// The zero upload is that of a request without one.
 type upload struct {
 	io.ReadCloser
-	broke atomic.Bool
+	timed  bool // set before the first Read
+	broke  atomic.Bool
+	closed atomic.Bool
+
+	waiting atomic.Bool  // a Read is pending
+	last    atomic.Int64 // when the last one ended
 }
 
 // Read implements io.Reader.
 func (u *upload) Read(p []byte) (int, error) {
+	if u.timed {
+		u.waiting.Store(true)
+		defer func() {
+			u.last.Store(time.Now().UnixNano())
+			u.waiting.Store(false)
+		}()
+	}
 	n, err := u.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { // readers return io.EOF bare
+	if err != nil && err != io.EOF && !u.closed.Load() { // readers return io.EOF bare
 		u.broke.Store(true)
 	}
 	return n, err
 }
 
-// failed reports whether the client's body broke off. The zero upload did not.
+// Close implements io.Closer. A Read that fails because of it says nothing about
+// the client.
+func (u *upload) Close() error {
+	u.closed.Store(true)
+	return u.ReadCloser.Close()
+}
+
+// failed reports whether the client's body broke off.
 func (u *upload) failed() bool { return u.broke.Load() }
+
+// sent returns until when the client was waited for: the last byte, or now; zero
+// if that is not known.
+func (u *upload) sent() time.Time {
+	if u.waiting.Load() {
+		return time.Now()
+	}
+	if last := u.last.Load(); last != 0 {
+		return time.Unix(0, last)
+	}
+	return time.Time{}
+}

@@ -2,6 +2,7 @@ package caddybreaker
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,10 +35,11 @@ func (c *call) end(v verdict) {
 
 // hurry makes the call a failure when its answer takes too long, at that moment:
 // a path that hangs would otherwise look well until its clients give up, which
-// says nothing about it. The limit is slow_call and, for a trial, trial_timeout.
-// The returned function is called with the answer, and reports whether it came
-// too late; the permit must not be touched then.
-func (c *call) hurry() (late func() bool) {
+// says nothing about it. The limit is slow_call and, for a trial, trial_timeout;
+// the time begins with the last byte of up, as a client that sends slowly is no
+// fault of the path. The returned function is called with the answer, and reports
+// whether it came too late; the permit must not be touched then.
+func (c *call) hurry(up *upload) (late func() bool) {
 	opts := &c.guard.def.opts
 	limit, why := time.Duration(opts.SlowCall), "slow: no answer within "
 	if patience := time.Duration(opts.TrialTimeout); c.permit.IsTrial() && (limit == 0 || patience < limit) {
@@ -46,8 +48,60 @@ func (c *call) hurry() (late func() bool) {
 	if limit == 0 {
 		return func() bool { return false }
 	}
-	timer := time.AfterFunc(limit, func() { c.end(failure(why + limit.String())) })
-	return func() bool { return !timer.Stop() }
+	up.timed = true
+	d := &deadline{call: c, up: up, limit: limit, why: why, began: time.Now()}
+	d.mu.Lock() // check must see the timer
+	defer d.mu.Unlock()
+	d.timer = time.AfterFunc(limit, d.check)
+	return d.answered
+}
+
+// deadline is the time that an answer may take.
+type deadline struct {
+	call  *call
+	up    *upload
+	limit time.Duration
+	why   string
+	began time.Time
+
+	mu sync.Mutex
+
+	timer *time.Timer
+	over  bool // answered, or too late
+	late  bool
+}
+
+func (d *deadline) check() {
+	if d.tooLate() {
+		d.call.end(failure(d.why + d.limit.String()))
+	}
+}
+
+// tooLate reports whether the time is over, or waits on.
+func (d *deadline) tooLate() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over {
+		return false
+	}
+	since := d.began
+	if sent := d.up.sent(); sent.After(since) {
+		since = sent
+	}
+	if left := d.limit - time.Since(since); left > 0 {
+		d.timer.Reset(left)
+		return false
+	}
+	d.over, d.late = true, true
+	return true
+}
+
+func (d *deadline) answered() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	d.timer.Stop()
+	return d.late
 }
 
 // endWith ends the call when ctx does: the request is over, and nobody closed

@@ -64,7 +64,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	takeBackRetryAfter(w, varsOf(r.Context()))
 	note(r.Context(), g, "")
-	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c, late: c.hurry()}
+	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c}
+	if r.Body != nil && r.Body != http.NoBody {
+		answer.up.ReadCloser = r.Body
+		r.Body = &answer.up
+	}
+	answer.late = c.hurry(&answer.up)
 	defer answer.late() // ends the timer where nothing was ever written
 	defer func() {
 		if p := recover(); p != nil {
@@ -92,7 +97,10 @@ func (h *Handler) judge(r *http.Request, a *answer, err error) verdict {
 	if he, ok := errors.AsType[caddyhttp.HandlerError](err); ok && he.StatusCode != 0 {
 		status = he.StatusCode
 	}
-	return h.path.def.classes.status(status, nil)
+	if status == http.StatusServiceUnavailable && varsOf(r.Context())[retryAfterVar] != nil {
+		return neutral("refused further on") // by a policy, which leaves no error of ours
+	}
+	return a.judge(h.path.def.classes.status(status, a.Header()))
 }
 
 // panicked judges a chain that did not return. Aborting the response is how
@@ -112,6 +120,7 @@ type answer struct {
 	*caddyhttp.ResponseWriterWrapper
 	*call
 
+	up      upload
 	late    func() bool
 	wrote   bool
 	verdict verdict
@@ -147,11 +156,20 @@ func (a *answer) header(status int) {
 	if a.late() {
 		return // judged already
 	}
+	a.permit.Sent(a.up.sent())
 	a.permit.Answered()
-	a.verdict = a.guard.def.classes.status(status, a.Header())
+	a.verdict = a.judge(a.guard.def.classes.status(status, a.Header()))
 	if a.verdict.outcome != breaker.Success || status == http.StatusSwitchingProtocols || isStream(a.Header()) {
 		a.end(a.verdict)
 	}
+}
+
+// judge excuses a failure that the client brought about.
+func (a *answer) judge(v verdict) verdict {
+	if v.outcome == breaker.Failure && a.up.failed() {
+		return neutral("the request body broke off")
+	}
+	return v
 }
 
 // Interface guards.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,7 +119,7 @@ func collectEvents(t *testing.T) func() []string {
 // busyHandler is an events handler that takes its time: until the gate opens.
 type busyHandler struct{}
 
-var busyGate = make(chan struct{})
+var busyGate atomic.Pointer[chan struct{}]
 
 func (busyHandler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "events.handlers.test_busy", New: func() caddy.Module { return new(busyHandler) }}
@@ -127,6 +128,6 @@ func (busyHandler) CaddyModule() caddy.ModuleInfo {
 func (*busyHandler) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
 
 func (busyHandler) Handle(context.Context, caddy.Event) error {
-	<-busyGate
+	<-*busyGate.Load()
 	return nil
 }

@@ -147,7 +147,7 @@ func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response
 		req = req.WithContext(b.ctx) // a copy, ours to change
 		req.Body = &b.up
 	}
-	late := b.hurry()
+	late := b.hurry(&b.up)
 	res, err := t.inner.RoundTrip(req)
 	if late() {
 		return res, err // judged already
@@ -156,6 +156,7 @@ func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response
 		b.end(broken(b.ctx, err, &b.up, ""))
 		return res, err
 	}
+	b.permit.Sent(b.up.sent())
 	b.permit.Answered()
 	v := b.guard.def.classes.status(res.StatusCode, res.Header)
 	if v.outcome != breaker.Success || judgedByHeader(req, res) {
