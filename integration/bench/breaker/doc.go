@@ -1,7 +1,7 @@
 // Package breaker measures muxcore/breaker beside two other circuit breakers,
 // gobreaker and failsafe-go, in one run:
 //
-//	go test -run '^$' -bench . -cpu 1,2 -count 10 ./bench/breaker
+//	go test -run '^$' -bench . -cpu 1,2 -count 10 -benchtime 200ms ./bench/breaker
 //
 // Its output is that of Go's benchmarks, for benchstat: a benchmark per state
 // and load, with the contenders as its cases. The ones on one core count
