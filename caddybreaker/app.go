@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -226,8 +227,12 @@ func hostName() string {
 	if err != nil || name == "" {
 		return "local"
 	}
-	return name
+	return validUTF8(name)
 }
+
+// validUTF8 makes a name fit for a metric: a label that is not UTF-8 would fail
+// the whole scrape.
+func validUTF8(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))

@@ -123,6 +123,7 @@ func TestTheSlotGuardsAWholeProxy(t *testing.T) {
 
 // What JSON can say and a Caddyfile cannot must be refused by name, too.
 func TestJSONThatMakesNoSenseIsNamed(t *testing.T) {
+	t.Setenv("NOT_UTF8", "a\xff")
 	slot := func(more string) string {
 		return `{"handler": "reverse_proxy", "upstreams": [{"dial": "a:80"}], "circuit_breaker": {"type": "relay_breaker"` + more + `}}`
 	}
@@ -146,6 +147,13 @@ func TestJSONThatMakesNoSenseIsNamed(t *testing.T) {
 		{transport(`,"min_available":-1`), "min_available: must be positive, got -1"},
 		{transport(`,"probe_uri":"//host/x"`), "probe_uri: must be a path"},
 		{transport(`,"probe_uri":"/x","probe_interval":"-1s"`), "probe_interval: must be positive"},
+		{transport(`,"failure_ratio_window":"10s"`), "failure_ratio_window: needs failure_ratio"},
+		{handler(`,"path_id":"p","failure_ratio_min_calls":20`), "failure_ratio_min_calls: needs failure_ratio"},
+		{transport(`,"probe_interval":"1s"`), "probe_interval: needs probe_uri"},
+		{transport(`,"probe_timeout":"1s"`), "probe_timeout: needs probe_uri"},
+		{transport(`,"probe_only":true`), "probe_only: needs probe_uri"},
+		{slot(`,"path_id":"{env.NOT_UTF8}"`), `path_id: must be UTF-8, got "a\xff"`},
+		{handler(`,"path_id":"p","local_id":"{env.NOT_UTF8}"`), `local_id: must be UTF-8, got "a\xff"`},
 		{transport(`,"transport":{"protocol":"relay_breaker"}`), "relay_breaker cannot wrap itself"},
 		{transport(`,"transport":{"protocol":"pigeon"}`), "loading inner transport"},
 	} {

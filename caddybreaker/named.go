@@ -3,6 +3,7 @@ package caddybreaker
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 )
@@ -18,6 +19,9 @@ func newNamedPath(ctx caddy.Context, registryName, local, id string, o Options) 
 	id = caddy.NewReplacer().ReplaceAll(strings.TrimSpace(id), "")
 	if id == "" {
 		return nil, fmt.Errorf("path_id: missing or empty; it names what is guarded")
+	}
+	if !utf8.ValidString(id) {
+		return nil, fmt.Errorf("path_id: must be UTF-8, got %q", id)
 	}
 	app, err := breakerApp(ctx)
 	if err != nil {

@@ -178,6 +178,10 @@ func (o Options) needs(own Options, probing, pool bool) error {
 		return fmt.Errorf("probe_interval: needs probe_uri")
 	case o.ProbeURI == "" && own.ProbeTimeout != 0:
 		return fmt.Errorf("probe_timeout: needs probe_uri")
+	case o.FailureRatio == 0 && own.FailureRatioWindow != 0:
+		return fmt.Errorf("failure_ratio_window: needs failure_ratio")
+	case o.FailureRatio == 0 && own.FailureRatioMinCalls != 0:
+		return fmt.Errorf("failure_ratio_min_calls: needs failure_ratio")
 	case o.MinAvailable > 0 && !pool:
 		return fmt.Errorf("min_available: %s", needsPolicy)
 	}

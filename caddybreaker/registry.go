@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -71,6 +72,9 @@ func (r *registry) setLocalID(id string) error {
 	id = caddy.NewReplacer().ReplaceAll(id, "")
 	if id == "" {
 		return fmt.Errorf("local_id: evaluates to nothing (registry '%s')", r.name)
+	}
+	if !utf8.ValidString(id) {
+		return fmt.Errorf("local_id: must be UTF-8, got %q (registry '%s')", id, r.name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,7 +190,7 @@ func (r *registry) add(upstream string, u user) (*guard, error) {
 	}
 	g := &guard{
 		entry: e, def: def, definer: u, upstream: upstream,
-		label: path, static: static, boxedID: path,
+		label: validUTF8(path), static: static, boxedID: path,
 	}
 	e.dynamic.Store(!static)
 	if !static {

@@ -224,6 +224,16 @@ func TestMetricsAndAdminAPISayWhatTheBreakersSay(t *testing.T) {
 	}
 }
 
+// An upstream may come from a placeholder, with whatever it stands for.
+func TestAnUpstreamThatIsNotUTF8FailsNoScrape(t *testing.T) {
+	t.Setenv("NOT_UTF8", "a\xff")
+	r := start(t, "relay_breaker {\nlocal_id here\n}", "metrics /metrics\nreverse_proxy unix//{env.NOT_UTF8} {\ntransport relay_breaker\n}")
+	r.want("/x", 502)
+	if text := r.want("/metrics", 200).body; !strings.Contains(text, "here→") || !strings.Contains(text, "a\uFFFD") {
+		t.Errorf("metrics lack the path:\n%s", grep(text, "relay_breaker"))
+	}
+}
+
 func TestOperatorsDecideByTheAdminAPI(t *testing.T) {
 	o := newOrigin(t)
 	r := start(t, "relay_breaker {\nlocal_id here\n}", br(o, ""))
