@@ -67,7 +67,7 @@ func mutationStatus(err error) int {
 		return http.StatusConflict
 	default:
 	}
-	if errors.Is(err, muxcore.ErrBackInService) {
+	if errors.Is(err, muxcore.ErrBackInService) || errors.Is(err, muxcore.ErrLastBackend) {
 		return http.StatusConflict
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

@@ -25,6 +25,8 @@ type broadcast struct {
 	readers []*branch
 	ended   chan struct{} // closed when no chunk will follow
 	err     error         // why the body goes no further; written before ended is closed
+	turn    chan struct{} // closed when it is the body's turn to be committed
+	lock    func() error  // waits for that, once the whole body is there
 	may     chan struct{} // closed when followers may have the end, or must go without
 	mayErr  error         // written before may is closed
 }
@@ -53,8 +55,8 @@ type branch struct {
 	err error
 }
 
-func newBroadcast(src *CheckedBody, n int) *broadcast {
-	b := &broadcast{src: src, may: make(chan struct{}), ended: make(chan struct{})}
+func newBroadcast(src *CheckedBody, n int, lock func() error) *broadcast {
+	b := &broadcast{src: src, lock: lock, turn: make(chan struct{}), may: make(chan struct{}), ended: make(chan struct{})}
 	for range n {
 		b.readers = append(b.readers, &branch{b: b, chunks: make(chan chunk, chunkAhead), gone: make(chan struct{})})
 	}
@@ -76,7 +78,13 @@ func (b *broadcast) run(ctx context.Context) {
 				this.last, this.err = true, err
 			}
 		}
-		if !b.hand(ctx, this) || this.last {
+		if !b.hand(ctx, this) {
+			return
+		}
+		if this.last {
+			if errors.Is(this.err, io.EOF) && b.lock() == nil {
+				close(b.turn)
+			}
 			return
 		}
 	}
@@ -175,6 +183,9 @@ func (r *branch) Read(p []byte) (int, error) {
 
 // take waits for the next chunk.
 func (r *branch) take() error {
+	if r.left() {
+		return r.why() // whatever is still queued
+	}
 	select {
 	case r.cur = <-r.chunks:
 	case <-r.gone:
@@ -187,7 +198,26 @@ func (r *branch) take() error {
 		}
 	}
 	r.off = 0
-	if !r.cur.last || !r.follows || !errors.Is(r.cur.err, io.EOF) {
+	if !r.cur.last || !errors.Is(r.cur.err, io.EOF) {
+		return nil
+	}
+	return r.end()
+}
+
+// end waits until the reader may have the end of the body: for the key's turn, and as a follower for leave.
+func (r *branch) end() error {
+	select {
+	case <-r.b.turn:
+	case <-r.gone:
+		return r.why()
+	case <-r.b.ended:
+		select {
+		case <-r.b.turn:
+		default:
+			return r.b.err // the caller gave up
+		}
+	}
+	if !r.follows {
 		return nil
 	}
 	select {

@@ -58,7 +58,7 @@ func (c *cursor) open(ctx context.Context, p permit, index int) {
 	go c.fill()
 	c.take(ctx)
 	took := time.Since(started)
-	c.w.answered(c.b.Timeout)
+	c.w.allow(c.b.Timeout) // whose turn it is, fill knows
 	c.m.finish(c.b, p, &call{op: OpList, key: c.opts.Prefix}, c.class, c.err, took)
 	c.permit = c.b.reads.later()
 	endAttempt(span, c.class, took)

@@ -62,8 +62,8 @@ func (d *drainState) move(from, to int32) bool {
 	return true
 }
 
-// errBackInService is why a drain ends without having drained.
-var errBackInService = errors.New("it was put back in service")
+// ErrBackInService is why a drain ends without having drained.
+var ErrBackInService = errors.New("it was put back in service")
 
 // wait returns when nothing is in flight any more, with the error of ctx, or because the backend is back in service.
 func (d *drainState) wait(ctx context.Context) error {
@@ -71,7 +71,7 @@ func (d *drainState) wait(ctx context.Context) error {
 		d.mu.Lock()
 		if !d.out() {
 			d.mu.Unlock()
-			return errBackInService
+			return ErrBackInService
 		}
 		if d.inFlight.Load() == 0 {
 			d.mu.Unlock()

@@ -48,7 +48,12 @@ func (m *Mux) decider(ctx context.Context, o *operation) (*backend, permit, erro
 
 // stream gives one body to all shares and waits for each to end.
 func (m *Mux) stream(ctx context.Context, shares []share, load *payload) {
-	cast := newBroadcast(load.stream(), len(shares))
+	reading, stop := context.WithCancel(ctx)
+	var unlock func()
+	cast := newBroadcast(load.stream(), len(shares), func() (err error) {
+		unlock, err = m.commits.lock(reading, shares[0].call.key)
+		return err
+	})
 	decided := shares[0].decides
 	for i := range shares {
 		s, r := &shares[i], cast.readers[i]
@@ -65,11 +70,13 @@ func (m *Mux) stream(ctx context.Context, shares []share, load *payload) {
 		}
 	}
 	var wg sync.WaitGroup
-	reading, stop := context.WithCancel(ctx)
 	wg.Go(func() { cast.run(reading) })
 	m.fan(ctx, shares, time.Time{})
 	stop()
 	wg.Wait()
+	if unlock != nil {
+		unlock()
+	}
 }
 
 // putResult is what the shares of a Put add up to.

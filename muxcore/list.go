@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 )
 
@@ -57,15 +58,21 @@ func (l *lister) give(e Entry, b *backend) bool {
 // fromFirst lists from the first backend that answers.
 func (l *lister) fromFirst(ctx context.Context) error {
 	unsupported := 0
+	var asked []*backend
 	for b, p := l.m.nextReader(ctx, l.o); b != nil; b, p = l.m.nextReader(ctx, l.o) {
 		c := l.all(ctx, b, p)
+		asked = append(asked, b)
 		switch {
 		case l.stopped || c.err == nil:
+			l.passedOver(b, asked)
 			return nil
 		case errors.Is(c.err, ErrUnsupported):
 			unsupported++
 			l.degraded(b.Name, c.err)
 			continue
+		}
+		if c.class.MovesOn() {
+			l.degraded(b.Name, c.err)
 		}
 		l.o.answer.err = c.err
 		if !l.m.goesOn(l.o, b, c.class) {
@@ -86,6 +93,19 @@ func (l *lister) all(ctx context.Context, b *backend, p permit) *cursor {
 		c.next(ctx)
 	}
 	return c
+}
+
+// passedOver names those that stand before b and were left alone.
+func (l *lister) passedOver(b *backend, asked []*backend) {
+	members := l.o.walk.p.members
+	if l.m.set.Mode != Failover && l.m.set.Mode != Shield {
+		return // no order, by which anybody stands before another
+	}
+	for _, before := range members[:max(0, slices.Index(members, b))] {
+		if !slices.Contains(asked, before) {
+			l.degraded(before.Name, l.m.whyNot(before, OpList))
+		}
+	}
 }
 
 // nobody is the error of a list to which no backend came to the end.

@@ -160,6 +160,9 @@ func (m *Mux) owner(name string) (*Mux, string, error) {
 	return inner, name[dot+1:], err
 }
 
+// ErrLastBackend is why a backend cannot be removed.
+var ErrLastBackend = errors.New("a mux cannot be without a backend")
+
 var errNoMux = errors.New("it is no mux")
 
 func (m *Mux) byName(name string) (*backend, error) {
@@ -180,6 +183,9 @@ func (m *Mux) index(name string) int {
 func (m *Mux) canLose(i int, name string, weight *int) error {
 	if i < 0 {
 		return &Error{Code: CodeBackendNotFound, Backend: name}
+	}
+	if len(m.backends) == 1 && weight == nil {
+		return ErrLastBackend
 	}
 	if m.set.Mode == Shield && i == 0 && weight == nil {
 		return &Error{Code: CodeMirrorOriginRequired, Backend: name, Err: errOriginStays}

@@ -120,6 +120,7 @@ type Mux struct {
 	resumes   atomic.Uint64
 	budgeted  hedgeBudget
 
+	commits keyLocks       // of fan-outs
 	leaving sync.WaitGroup // removed backends that are still in use
 
 	mu       sync.Mutex // guards backends and the making of views
@@ -220,6 +221,8 @@ func checkTogether(set Settings, backends []Backend) error {
 		return &Error{Code: CodeMirrorOriginRequired, Err: errors.New("shield: the first backend is the origin, and must not be a backup")}
 	case len(backends) == 0:
 		return &Error{Code: CodeBackendNotFound, Err: fmt.Errorf("%s: no backend", set.Mode)}
+	case set.Mode != Weighted && !positive:
+		return &Error{Code: CodeInvalidWeight, Err: errors.New("all weights are 0: no backend could ever be read")}
 	case set.Mode == Weighted && (!given || !positive):
 		return &Error{Code: CodeWeightedRequiresWeights, Err: errors.New("weighted: no backend has a positive weight")}
 	case set.WriteQuorum > 1 && int(set.WriteQuorum) > writable:
@@ -253,6 +256,9 @@ func (s *Settings) check() error {
 	}
 	if s.Hedge.Share < 0 || s.Hedge.Share > 1 {
 		return fmt.Errorf("hedge: the share of extra reads must be between 0 and 1, got %v", s.Hedge.Share)
+	}
+	if s.HealthInterval > 0 && s.HealthInterval < time.Millisecond {
+		return fmt.Errorf("health_interval: must be at least 1ms, got %v", s.HealthInterval)
 	}
 	if s.Retry.Max < 0 {
 		return fmt.Errorf("retry: must be >= 0, got %d", s.Retry.Max)

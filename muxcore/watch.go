@@ -60,6 +60,11 @@ func (w *watch) pause() { w.since.Store(notWaiting) }
 // answered ends the wait for the answer; from now on timeout holds for each wait.
 func (w *watch) answered(timeout time.Duration) {
 	w.pause()
+	w.allow(timeout)
+}
+
+// allow changes the timeout. Whether anybody waits stays as it is.
+func (w *watch) allow(timeout time.Duration) {
 	if w.timeout.Swap(int64(timeout)) != int64(timeout) && w.timer.Stop() {
 		w.timer.Reset(timeout)
 	}
