@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +128,29 @@ func TestAHealthKeyThatIsAbsentIsASignOfLife(t *testing.T) {
 		}
 		if hooks[0].calls.Load() < 50 {
 			t.Errorf("%d checks of the key", hooks[0].calls.Load())
+		}
+	})
+}
+
+// A check that hangs is abandoned, but not without limit: a store in which too many hang is not checked until some come back.
+func TestHungChecksAreCapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, hooks := crowd(t, 1, 1)
+		release := make(chan struct{})
+		var n atomic.Int64
+		backends[0].Store = probing{hooks[0], func(ctx context.Context) error { return inside(&n, release)(ctx, muxcore.OpHealth) }}
+		m := newMux(t, muxcore.Settings{HealthInterval: time.Second}, backends...)
+		time.Sleep(30 * time.Minute)
+		if got := n.Load(); got < 64 || got > 66 {
+			t.Errorf("%d checks hang after half an hour, want some 64", got)
+		}
+		if s := m.Stats().Backends[0]; s.Status != muxcore.StatusDown {
+			t.Errorf("it is %s", s.Status)
+		}
+		close(release)
+		time.Sleep(time.Minute)
+		if got := n.Load(); got != 0 {
+			t.Errorf("%d checks are still inside", got)
 		}
 	})
 }

@@ -1,10 +1,12 @@
 package muxcore_test
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,7 +164,7 @@ func TestStickyIsFNV1aModuloTheHealthy(t *testing.T) {
 // Rendezvous hashing moves only the keys of the backend that goes, and shares by weight.
 func TestRendezvousMovesNoKeyThatItNeedNot(t *testing.T) {
 	const keys = 10_000
-	backends, hooks := crowd(t, 1, 2, 3)
+	backends, _ := crowd(t, 1, 2, 3)
 	m := newMux(t, muxcore.Settings{Mode: muxcore.StickyByKey, Rendezvous: true}, backends...)
 	owners := func() map[string]string {
 		all := make(map[string]string)
@@ -187,7 +189,51 @@ func TestRendezvousMovesNoKeyThatItNeedNot(t *testing.T) {
 			t.Fatalf("%q moved from %s to %s when b2 went", key, was, now)
 		}
 	}
-	_ = hooks
+}
+
+// The others follow in the order of their scores: who is asked next is who would own the key without those before, so that
+// a read after a failure meets what a write after the failure has left.
+func TestRendezvousFailsOverToTheNextOwner(t *testing.T) {
+	backends, hooks := crowd(t, 3, 1, 2, 1)
+	m := newMux(t, muxcore.Settings{Mode: muxcore.StickyByKey, Rendezvous: true, Cooldown: 1, MaxCooldown: 1}, backends...)
+	var order []string
+	for i, h := range hooks {
+		h.set(func(context.Context, muxcore.Op) error {
+			order = append(order, fmt.Sprint("b", i))
+			return errUnavailable
+		})
+	}
+	turned := 0
+	for i := range 200 {
+		key := fmt.Sprint("key/", i)
+		order = nil
+		_, _ = m.Stat(t.Context(), key, muxcore.Conditions{})
+		got := slices.Clone(order)
+		if len(got) != 4 {
+			t.Fatalf("%q: asked %v, want all", key, got)
+		}
+		for n, want := range got { // each owns the key when those before it are away
+			order = nil
+			_, _ = m.Stat(t.Context(), key, muxcore.Conditions{})
+			if order[0] != want {
+				t.Errorf("%q: %v were asked one after the other, but without %v it is %s's", key, got, got[:n], order[0])
+			}
+			if err := m.Drain(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, b := range got {
+			if err := m.Undrain(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains("b0 b1 b2 b3 b0 b1 b2", strings.Join(got, " ")) {
+			turned++
+		}
+	}
+	if turned == 0 {
+		t.Error("every key went round in the order of the config")
+	}
 }
 
 // A write goes to the origin and all mirrors; the origin's word decides, and nobody commits against it.

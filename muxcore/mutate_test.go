@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,40 +106,28 @@ func TestSetWeight(t *testing.T) {
 // A drain waits for what is in flight, bodies included; meanwhile nothing new goes there, and health never puts it back.
 func TestDrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backends, _ := crowd(t, 1, 1)
+		backends, hooks := copies(t, 2, long(100_000), muxcore.PutOptions{})
 		m := newMux(t, muxcore.Settings{}, backends...)
-		obj, err := m.Get(t.Context(), "k", muxcore.GetOptions{Range: muxcore.Range{Length: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = obj.Body.Close()
 		held, err := m.Get(t.Context(), "k", muxcore.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = held // small bodies are read ahead, and hold nothing
-		backends2, hooks := copies(t, 2, long(100_000), muxcore.PutOptions{})
-		m2 := newMux(t, muxcore.Settings{}, backends2...)
-		held, err = m2.Get(t.Context(), "k", muxcore.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := m2.Drain(ctx, "b0"); !errors.Is(err, context.DeadlineExceeded) {
+		if err := m.Drain(ctx, "b0"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Drain with a timeout = %v", err)
 		}
-		if s := m2.Stats().Backends[0]; s.Status != muxcore.StatusUp {
+		if s := m.Stats().Backends[0]; s.Status != muxcore.StatusUp {
 			t.Errorf("after a drain that was given up: %+v", s)
 		}
 		done := make(chan error, 1)
-		go func() { done <- m2.Drain(t.Context(), "b0") }()
+		go func() { done <- m.Drain(t.Context(), "b0") }()
 		synctest.Wait()
-		if s := m2.Stats().Backends[0]; s.Status != muxcore.StatusDraining || s.InFlightCount != 1 {
+		if s := m.Stats().Backends[0]; s.Status != muxcore.StatusDraining || s.InFlightCount != 1 {
 			t.Errorf("while draining: %+v", s)
 		}
 		calls := hooks[0].calls.Load()
-		wantVia(t, m2, "b1")
+		wantVia(t, m, "b1")
 		if hooks[0].calls.Load() != calls {
 			t.Error("a draining backend got a new call")
 		}
@@ -145,15 +135,69 @@ func TestDrainWaits(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Drain = %v", err)
 		}
-		if s := m2.Stats().Backends[0]; s.Status != muxcore.StatusDown || s.Reason != "drained" {
+		if s := m.Stats().Backends[0]; s.Status != muxcore.StatusDown || s.Reason != "drained" {
 			t.Errorf("after the drain: %+v", s)
 		}
 		time.Sleep(time.Hour)
-		wantVia(t, m2, "b1")
-		if err := m2.Undrain("b0"); err != nil {
+		wantVia(t, m, "b1")
+		if err := m.Undrain("b0"); err != nil {
 			t.Fatal(err)
 		}
-		wantVia(t, m2, "b0")
+		wantVia(t, m, "b0")
+	})
+}
+
+// A small body was read with the answer: it holds up no drain, however long its reader takes.
+func TestASmallBodyHoldsUpNoDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, _ := crowd(t, 1, 1)
+		m := newMux(t, muxcore.Settings{}, backends...)
+		obj, err := m.Get(t.Context(), "k", muxcore.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer obj.Body.Close()
+		if err := m.Drain(t.Context(), "b0"); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+		if got, err := io.ReadAll(obj.Body); string(got) != "body" || err != nil {
+			t.Errorf("the body after the drain = %q, %v", got, err)
+		}
+	})
+}
+
+// Putting a backend back in service ends the drains that wait for it, with an error: it is not drained.
+func TestUndrainWakesWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kinds []muxcore.EventKind
+		backends, _ := copies(t, 2, long(100_000), muxcore.PutOptions{})
+		m := newMux(t, muxcore.Settings{Observe: func(e muxcore.Event) {
+			if e.Kind != muxcore.EventAttempt {
+				kinds = append(kinds, e.Kind)
+			}
+		}}, backends...)
+		held, err := m.Get(t.Context(), "k", muxcore.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 2)
+		for range 2 {
+			go func() { done <- m.Drain(t.Context(), "b0") }()
+		}
+		synctest.Wait()
+		if err := m.Undrain("b0"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-done; err == nil || !strings.Contains(err.Error(), "back in service") {
+				t.Errorf("Drain = %v, want an error that says what happened", err)
+			}
+		}
+		wantVia(t, m, "b0")
+		_ = held.Body.Close()
+		if len(kinds) != 1 || kinds[0] != muxcore.EventDrainStarted {
+			t.Errorf("events = %v, want one start and no end", kinds)
+		}
 	})
 }
 

@@ -199,6 +199,73 @@ func TestADeafBodyIsAbandoned(t *testing.T) {
 	})
 }
 
+// The last resort is for who could not be asked, not for who has just broken: one that breaks each time is asked once for
+// each byte at which it does.
+func TestTheLastResortDoesNotSpin(t *testing.T) {
+	for _, cut := range []int64{0, 50_000} {
+		gets := 0
+		backends, hooks := copies(t, 1, long(100_000), muxcore.PutOptions{ETag: `"one"`})
+		hooks[0].wrap = func(ctx context.Context, rc io.ReadCloser) io.ReadCloser {
+			if gets++; gets > 10 {
+				t.Fatal("asked over and over again")
+			}
+			return cutAt(cut, errBroken)(ctx, rc)
+		}
+		backends[0].Store = waiting{hooks[0], muxcore.WaitsNever}
+		m := newMux(t, muxcore.Settings{LastResort: true}, backends...)
+		if got, _, err := read(t.Context(), m, "k", muxcore.GetOptions{}); err == nil || len(got) != int(cut) {
+			t.Errorf("read %d bytes, %v after %d attempts, want an error after %d", len(got), err, gets, cut)
+		}
+	}
+}
+
+// Close may come from another goroutine while Read is under way, as net/http does it.
+func TestABodyMayBeClosedWhileItIsRead(t *testing.T) {
+	const size = 300_000
+	for _, waits := range []muxcore.Waits{muxcore.WaitsNever, muxcore.WaitsWithContext, muxcore.WaitsUnbounded} {
+		for _, cut := range []int64{100_000, 1 << 30} { // it breaks and is continued meanwhile, or not
+			backends, hooks := copies(t, 2, long(size), muxcore.PutOptions{ETag: `"one"`})
+			hooks[0].wrap = cutAt(cut, errBroken)
+			for i := range backends {
+				backends[i].Store = waiting{hooks[i], waits}
+			}
+			m := newMux(t, muxcore.Settings{Cooldown: 1, MaxCooldown: 1}, backends...)
+			for i := range 30 {
+				obj, err := m.Get(t.Context(), "k", muxcore.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				read := make(chan struct{})
+				done := make(chan struct{})
+				go func() {
+					buf, total := make([]byte, 5000), 0
+					for n := 0; ; n++ {
+						if n == i {
+							close(read)
+						}
+						got, err := obj.Body.Read(buf)
+						if total += got; err != nil {
+							if errors.Is(err, io.EOF) && total != size {
+								t.Errorf("a body that was closed ends as if it were whole after %d of %d", total, size)
+							}
+							close(done)
+							return
+						}
+					}
+				}()
+				<-read
+				_ = obj.Body.Close()
+				<-done
+			}
+			for _, b := range m.Stats().Backends {
+				if b.InFlightCount != 0 {
+					t.Errorf("%s: %d in flight at the end", b.Name, b.InFlightCount)
+				}
+			}
+		}
+	}
+}
+
 // staller blocks after n bytes until it is released.
 type staller struct {
 	io.ReadCloser
