@@ -93,12 +93,14 @@ func (n *announcer) serve() {
 	case <-n.quit:
 	}
 	for n.running() {
+		if isClosed(n.quit) { // select might prefer an event that is late
+			n.drain()
+			return
+		}
 		select {
 		case data := <-n.queue:
 			n.tell(data)
 		case <-n.quit:
-			n.drain()
-			return
 		}
 	}
 }
