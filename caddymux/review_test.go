@@ -35,12 +35,12 @@ func TestWithoutKeyLeavesNoKeyAnywhere(t *testing.T) {
 
 // What is hidden is skipped, not counted, and never where a list goes on from.
 func TestListsPageOverHiddenKeys(t *testing.T) {
-	c := run(t, "storage_mux {\n name t\n writable\n list\n backend m memory\n}")
+	const tree = "\n name t\n backend m memory\n"
+	c := run(t, "handle_path /all/* {\n storage_mux {"+tree+" writable\n}\n}\nhandle {\n storage_mux {"+tree+" list\n hide *-hidden\n}\n}")
 	for i := range 30 {
-		c.expect(http.StatusCreated, "PUT", fmt.Sprintf("/%02d", i), "x")
-		c.expect(http.StatusCreated, "PUT", fmt.Sprintf("/%02d-hidden", i), "x")
+		c.expect(http.StatusCreated, "PUT", fmt.Sprintf("/all/%02d", i), "x")
+		c.expect(http.StatusCreated, "PUT", fmt.Sprintf("/all/%02d-hidden", i), "x")
 	}
-	c.load("storage_mux {\n name t\n writable\n list\n hide *-hidden\n backend m memory\n}")
 	var keys []string
 	after := ""
 	for range 20 {
