@@ -25,45 +25,50 @@ func members(tb testing.TB, mode muxcore.Mode, waits muxcore.Waits) []muxcore.Ba
 	return backends
 }
 
-// A mux of every mode, over stores that are called in every way, is a store; and so it is inside another mux, and with a
-// backend that fails all the time.
+// A mux of every mode is a store, with a backend that fails all the time among those that are well. How its backends are
+// called does not depend on the order in which they are: that is tried out on two modes, one of each kind.
 func TestConformance(t *testing.T) {
-	ways := map[string]muxcore.Waits{"in memory": muxcore.WaitsNever, "with ctx": muxcore.WaitsWithContext, "may hang": muxcore.WaitsUnbounded}
-	for _, mode := range muxcore.Modes() {
-		for way, waits := range ways {
-			if waits != muxcore.WaitsWithContext && mode != muxcore.Failover && mode != muxcore.Mirror {
-				continue // how a store is called does not depend on the order in which it is
-			}
-			t.Run(fmt.Sprint(mode, "/", way), func(t *testing.T) {
-				t.Parallel()
-				storetest.Run(t, storetest.Harness{Skip: ownIdentity, New: func(tb testing.TB) muxcore.Store {
-					return newMux(tb, muxcore.Settings{Mode: mode}, members(tb, mode, waits)...)
-				}})
+	run := func(name string, open func(tb testing.TB) muxcore.Store) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, storetest.Harness{Skip: ownIdentity, New: open})
+		})
+	}
+	ways := map[string]muxcore.Waits{"in memory": muxcore.WaitsNever, "may hang": muxcore.WaitsUnbounded} // the third, with ctx, below
+	for way, waits := range ways {
+		for _, mode := range []muxcore.Mode{muxcore.Failover, muxcore.Mirror} {
+			run(fmt.Sprint(mode, "/", way), func(tb testing.TB) muxcore.Store {
+				return newMux(tb, muxcore.Settings{Mode: mode}, members(tb, mode, waits)...)
 			})
 		}
-		t.Run(fmt.Sprint(mode, "/nested"), func(t *testing.T) {
-			t.Parallel()
-			storetest.Run(t, storetest.Harness{Skip: ownIdentity, New: func(tb testing.TB) muxcore.Store {
-				inner := newMux(tb, muxcore.Settings{Mode: mode}, members(tb, mode, muxcore.WaitsWithContext)...)
-				return newMux(tb, muxcore.Settings{}, muxcore.Backend{Name: "inner", Store: inner})
-			}})
-		})
+	}
+	for _, mode := range muxcore.Modes() {
 		if mode == muxcore.Mirror {
 			continue // a miss is no answer while a backend cannot be asked
 		}
-		t.Run(fmt.Sprint(mode, "/with a broken backend"), func(t *testing.T) {
-			t.Parallel()
-			storetest.Run(t, storetest.Harness{Skip: ownIdentity, New: func(tb testing.TB) muxcore.Store {
-				one := 1
-				dead := muxcore.Backend{Name: "broken", Store: broken{}, ReadOnly: true, Weight: &one}
-				backends := append(members(tb, mode, muxcore.WaitsNever), dead)
-				if mode == muxcore.Failover || mode == muxcore.RoundRobin {
-					backends = append(backends[3:], backends[:3]...)
-				}
-				return newMux(tb, muxcore.Settings{Mode: mode}, backends...)
-			}})
+		run(fmt.Sprint(mode, "/with a broken backend"), func(tb testing.TB) muxcore.Store {
+			return newMux(tb, muxcore.Settings{Mode: mode}, withBroken(tb, mode)...)
 		})
 	}
+	// What is above a nested mux sees its results, which come in three shapes: of one backend, of all, of all merged.
+	for _, mode := range []muxcore.Mode{muxcore.Shield, muxcore.Mirror, muxcore.StickyByKey} {
+		run(fmt.Sprint(mode, "/nested"), func(tb testing.TB) muxcore.Store {
+			inner := newMux(tb, muxcore.Settings{Mode: mode}, members(tb, mode, muxcore.WaitsWithContext)...)
+			return newMux(tb, muxcore.Settings{}, muxcore.Backend{Name: "inner", Store: inner})
+		})
+	}
+}
+
+// withBroken are members and a backend that fails all the time; where there is an order, it comes first.
+func withBroken(tb testing.TB, mode muxcore.Mode) []muxcore.Backend {
+	tb.Helper()
+	one := 1
+	dead := muxcore.Backend{Name: "broken", Store: broken{}, ReadOnly: true, Weight: &one}
+	backends := append(members(tb, mode, muxcore.WaitsWithContext), dead)
+	if mode == muxcore.Failover || mode == muxcore.RoundRobin {
+		backends = append(backends[3:], backends[:3]...)
+	}
+	return backends
 }
 
 // ownIdentity are the checks that do not hold for a mux: it gives every object an identity of its own, and stores that.

@@ -64,7 +64,7 @@ func TestASlowMemberOfAFanOutIsCutLoose(t *testing.T) {
 		backends[1].Store = trickle{hooks[1], 25 * time.Second}
 		m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror}, backends...)
 		begin := time.Now()
-		body := long(8 << 20)
+		body := long(2 << 20)
 		r, err := m.Put(t.Context(), "new", strings.NewReader(body), int64(len(body)), muxcore.PutOptions{})
 		if took := time.Since(begin); err != nil || fmt.Sprint(r.Missed) != "[b1]" || took > time.Minute {
 			t.Errorf("Put = %v, %v after %v, want it done on b0 within a minute", r.Missed, err, took)
@@ -83,7 +83,7 @@ func TestMembersThatAreAllSlowAreWaitedFor(t *testing.T) {
 			backends[i].Store = trickle{hooks[i], 5 * time.Second}
 		}
 		m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror}, backends...)
-		body := long(4 << 20)
+		body := long(1 << 20)
 		r, err := m.Put(t.Context(), "new", strings.NewReader(body), int64(len(body)), muxcore.PutOptions{})
 		if err != nil || len(r.Missed) != 0 {
 			t.Errorf("Put = %v, %v, want it done on both", r.Missed, err)

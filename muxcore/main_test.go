@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -14,7 +15,10 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // most of what the suites cost is collecting short-lived bodies
+	goleak.VerifyTestMain(m)
+}
 
 // memory is a new memory store.
 func memory(tb testing.TB) *memstore.Store {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,10 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // a good part of what the suites cost is collecting short-lived bodies
+	goleak.VerifyTestMain(m)
+}
 
 // serve runs h until the test ends.
 func serve(tb testing.TB, h http.Handler) string {
