@@ -248,13 +248,23 @@ func (brokenWriterTo) WriteTo(w io.Writer) (int64, error) {
 }
 
 // A path that hangs looks well to whoever counts results only: its clients give
-// up, and that is neutral.
+// up, and that is neutral. Here they give up once the breaker knows better.
 func TestAPathThatHangsIsFoundOutBySlowCallAndByItsTrials(t *testing.T) {
+	askUntil := func(r *rig, what string, known func() bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan reply, 1)
+		go func() { left <- r.do(ctx, http.MethodGet, "/x", nil) }()
+		r.eventually(what, known)
+		cancel()
+		if got := <-left; got.err == nil {
+			t.Errorf("a path that hangs answered %d", got.status)
+		}
+	}
 	o := newOrigin(t)
 	r := start(t, "", br(o, "slow_call 40ms\ntrial_timeout 1m"))
 	o.pause()
-	for range 3 {
-		r.cancelled(80 * time.Millisecond)
+	for n := range 3 {
+		askUntil(r, "a slow call", func() bool { return len(r.path(o).Recent) == n+1 })
 	}
 	if v := r.path(o); v.OpenedTotal != 1 || v.Recent[0].Cause != "slow: no answer within 40ms" {
 		t.Errorf("after 3 clients gave up: opened %d times, %+v; want 1", v.OpenedTotal, v.Recent)
@@ -265,8 +275,5 @@ func TestAPathThatHangsIsFoundOutBySlowCallAndByItsTrials(t *testing.T) {
 	trip(r, hung, 3)
 	hung.pause()
 	r.becomes(hung, breaker.HalfOpen)
-	r.cancelled(80 * time.Millisecond)
-	if v := r.path(hung); v.OpenedTotal != 2 {
-		t.Errorf("after a trial without an answer: opened %d times, %+v; want 2", v.OpenedTotal, v.Recent)
-	}
+	askUntil(r, "the failure of the trial", func() bool { return r.path(hung).OpenedTotal == 2 })
 }
