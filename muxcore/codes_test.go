@@ -150,6 +150,11 @@ func TestNonsenseIsRefusedByName(t *testing.T) {
 		"without a name":     muxcore.Check(muxcore.Settings{}, muxcore.Backend{Store: memory(t)}),
 		"no store":           muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a"}),
 		"health_key":         muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), HealthKey: "a//b"}),
+		"hedge: must not":    muxcore.Check(muxcore.Settings{Hedge: muxcore.Hedge{After: -1}}, ok),
+		"hedge: the share":   muxcore.Check(muxcore.Settings{Hedge: muxcore.Hedge{Share: 2}}, ok),
+		"must be positive":   muxcore.Check(muxcore.Settings{WriteQuorum: muxcore.QuorumAll - 1}, ok),
+		"must not be a back": muxcore.Check(muxcore.Settings{Mode: muxcore.Shield}, muxcore.Backend{Name: "a", Store: memory(t), Backup: true}),
+		`"a": timeout`:       muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), Timeout: -1}),
 		`weight: must be >=`: muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), Weight: new(-3)}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

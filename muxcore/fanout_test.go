@@ -111,6 +111,26 @@ func TestAMirrorDoesNotAnswerForItsOrigin(t *testing.T) {
 	}
 }
 
+// A no that all of them say is the answer, of the first who said it; one that only some say is what they have missed.
+func TestANoOfAllIsTheAnswer(t *testing.T) {
+	for _, mode := range []muxcore.Mode{muxcore.Failover, muxcore.Mirror} {
+		backends, hooks := crowd(t, 1, 1)
+		hooks[0].set(answers(muxcore.CodeTooLarge))
+		hooks[1].set(answers(muxcore.CodeTooLarge))
+		m := newMux(t, muxcore.Settings{Mode: mode}, backends...)
+		if _, err := m.Put(t.Context(), "new", strings.NewReader("x"), 1, muxcore.PutOptions{}); muxcore.CodeOf(err) != muxcore.CodeTooLarge || backendOf(err) != "b0" {
+			t.Errorf("%s: Put = %v, want the answer of b0", mode, err)
+		}
+		if _, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{}); muxcore.CodeOf(err) != muxcore.CodeTooLarge || backendOf(err) != "b0" {
+			t.Errorf("%s: Delete = %v, want the answer of b0", mode, err)
+		}
+		hooks[1].set(nil)
+		if r, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{}); err != nil || fmt.Sprint(r.Missed) != "[b0]" || r.Via.Backend != "b1" {
+			t.Errorf("%s: Delete = %+v, %v, want it done on b1", mode, r, err)
+		}
+	}
+}
+
 // "Not found" is no answer to a Put: that backend has missed it (its bucket is gone), and whoever asked is told.
 func TestNotFoundIsNoAnswerToAPut(t *testing.T) {
 	for _, mode := range []muxcore.Mode{muxcore.Mirror, muxcore.Shield} {

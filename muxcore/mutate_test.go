@@ -53,6 +53,19 @@ func TestAddAndRemove(t *testing.T) {
 	}
 }
 
+func TestNobodyIsNoBackend(t *testing.T) {
+	m := newMux(t, muxcore.Settings{}, muxcore.Backend{Name: "eu", Store: newMux(t, muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t)})})
+	for _, name := range []string{"nobody", "eu.nobody", "nobody.a", "eu.a.b", "", "."} {
+		for what, err := range map[string]error{
+			"SetWeight": m.SetWeight(name, 1), "Drain": m.Drain(t.Context(), name), "Undrain": m.Undrain(name), "Remove": m.Remove(name),
+		} {
+			if muxcore.CodeOf(err) != muxcore.CodeBackendNotFound {
+				t.Errorf("%s(%q) = %v, want no such backend", what, name, err)
+			}
+		}
+	}
+}
+
 func TestDepthIsMeasuredInTheWholeChain(t *testing.T) {
 	chain := newMux(t, muxcore.Settings{}, muxcore.Backend{Name: "leaf", Store: memory(t)})
 	path := ""

@@ -252,15 +252,7 @@ func (r *body) writeSource(wt io.WriterTo, w io.Writer) (int64, error) {
 		err = io.EOF
 	}
 	r.failed(err)
-	return n, r.errBut(io.EOF)
-}
-
-// errBut is the sticky error, unless it is the one given.
-func (r *body) errBut(but error) error {
-	if errors.Is(r.err, but) {
-		return nil
-	}
-	return r.err
+	return n, r.err
 }
 
 // errorWriter remembers the error of the writer, to tell it from the reader's.
