@@ -274,6 +274,12 @@ func TestCase032EverySubsetOfOriginsDown(t *testing.T) {
 				f.Refuse()
 			}
 		}
+		c.Eventually(soon, "the end of the last cooldown", func() error {
+			if r := c.Get("/x"); r.Status != want {
+				return fmt.Errorf("%d", r.Status)
+			}
+			return nil
+		})
 		for range 25 {
 			r, err := c.Try(rig.Request{Path: "/x"})
 			if err != nil || r.Status != want {
