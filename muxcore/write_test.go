@@ -33,11 +33,20 @@ func TestABodyIsSentAgainFromItsBeginningOrNotAtAll(t *testing.T) {
 		unknown     bool
 		moves       bool
 	}{
-		{10, 0, false, true}, {10, 5, false, true}, {10, 100, false, true},
-		{spool, spool, false, true}, {spool, spool, true, true},
-		{spool + 1, 0, false, true}, {spool + 1, 1, false, false},
-		{large, 0, false, true}, {large, 1000, false, false}, {large, large - 1000, false, false},
-		{large, 0, true, true}, {large, 1000, true, true}, {large, spool + 1, true, true}, {large, spool + 2, true, false},
+		{10, 0, false, true},
+		{10, 5, false, true},
+		{10, 100, false, true},
+		{spool, spool, false, true},
+		{spool, spool, true, true},
+		{spool + 1, 0, false, true},
+		{spool + 1, 1, false, false},
+		{large, 0, false, true},
+		{large, 1000, false, false},
+		{large, large - 1000, false, false},
+		{large, 0, true, true},
+		{large, 1000, true, true},
+		{large, spool + 1, true, true},
+		{large, spool + 2, true, false},
 	} {
 		for _, mode := range []muxcore.Mode{muxcore.Failover, muxcore.RoundRobin} {
 			backends, hooks := crowd(t, 1, 1)
