@@ -227,7 +227,8 @@ func TestRendezvousFailsOverToTheNextOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !strings.Contains("b0 b1 b2 b3 b0 b1 b2", strings.Join(got, " ")) {
+		turns := "b0 b1 b2 b3 b0 b1 b2"
+		if !strings.Contains(turns, strings.Join(got, " ")) {
 			turned++
 		}
 	}
