@@ -117,6 +117,32 @@ func TestABusyStoreIsNotAHungOne(t *testing.T) {
 	}
 }
 
+// The losers of races run on for a moment, and in many reads at a time that is many calls: no reason to ask nobody.
+func TestManyLosersOfRacesAreNotHungCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, hooks, _ := deaf(t, 2, "body")
+		for i, h := range hooks {
+			h.set(func(context.Context, muxcore.Op) error {
+				time.Sleep(time.Second * time.Duration(1+(h.calls.Load()+int64(i))%2))
+				return nil
+			})
+		}
+		m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror}, backends...)
+		var wg sync.WaitGroup
+		for range 2 {
+			for range 600 {
+				wg.Go(func() {
+					if _, err := m.Stat(t.Context(), "k", muxcore.Conditions{}); err != nil {
+						t.Errorf("Stat = %v", err)
+					}
+				})
+			}
+			time.Sleep(1100 * time.Millisecond) // the winners are in, the losers are not
+		}
+		wg.Wait()
+	})
+}
+
 // teller is a store that tells whether it was closed while somebody was inside.
 type teller struct {
 	waiting

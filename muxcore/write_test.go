@@ -103,31 +103,39 @@ func TestPreferredBackendsThatAreDownHaveMissedIt(t *testing.T) {
 	}
 }
 
-// A backend that cannot write conditionally is passed over where conditions are to be decided, in every mode that has one
-// backend decide; with nobody who can, that is said.
+// A backend that cannot write conditionally is passed over where conditions are to be decided, in every mode that has no
+// origin to decide; with nobody who can, that is said.
 func TestConditionsGoToWhoCanDecideThem(t *testing.T) {
 	for _, mode := range muxcore.Modes() {
-		backends, hooks := crowd(t, 1, 1)
-		if mode != muxcore.Shield { // there, the origin decides
-			backends[0].Store = unconditional{hooks[0]}
-		}
-		m := newMux(t, muxcore.Settings{Mode: mode}, backends...)
-		for range 2 {
-			_, err := m.Put(t.Context(), "k", strings.NewReader("x"), 1, muxcore.PutOptions{Conditions: muxcore.Conditions{IfMatch: `"other"`}})
-			if muxcore.CodeOf(err) != muxcore.CodePreconditionFailed {
-				t.Errorf("%s: Put = %v, want it refused by who can", mode, err)
+		for what, write := range map[string]func(m *muxcore.Mux, cond muxcore.Conditions) error{
+			"Put": func(m *muxcore.Mux, cond muxcore.Conditions) error {
+				_, err := m.Put(t.Context(), "k", strings.NewReader("x"), 1, muxcore.PutOptions{Conditions: cond})
+				return err
+			},
+			"Delete": func(m *muxcore.Mux, cond muxcore.Conditions) error {
+				_, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{Conditions: cond})
+				return err
+			},
+		} {
+			backends, hooks := crowd(t, 1, 1)
+			want := "b0"
+			if mode != muxcore.Shield {
+				backends[0].Store, want = unconditional{hooks[0]}, "b1"
 			}
-			_, err = m.Delete(t.Context(), "k", muxcore.DeleteOptions{Conditions: muxcore.Conditions{IfMatch: `"other"`}})
-			if muxcore.CodeOf(err) != muxcore.CodePreconditionFailed {
-				t.Errorf("%s: Delete = %v, want it refused by who can", mode, err)
+			m := newMux(t, muxcore.Settings{Mode: mode}, backends...)
+			for range 2 {
+				if err := write(m, muxcore.Conditions{IfMatch: `"other"`}); muxcore.CodeOf(err) != muxcore.CodePreconditionFailed || backendOf(err) != want {
+					t.Errorf("%s: %s = %v, want it refused by %s", mode, what, err, want)
+				}
 			}
-		}
-		for i := range backends {
-			backends[i].Store = unconditional{hooks[i]}
-		}
-		none := newMux(t, muxcore.Settings{Mode: mode}, backends...)
-		if _, err := none.Put(t.Context(), "k", strings.NewReader("x"), 1, muxcore.PutOptions{Conditions: muxcore.Conditions{IfMatch: "*"}}); muxcore.CodeOf(err) != muxcore.CodeUnsupported {
-			t.Errorf("%s: Put with nobody who can = %v, want unsupported", mode, err)
+			if mode == muxcore.Shield {
+				continue // there, the origin itself says that it cannot
+			}
+			backends[1].Store = unconditional{hooks[1]}
+			none := newMux(t, muxcore.Settings{Mode: mode}, backends...)
+			if err := write(none, muxcore.Conditions{IfMatch: "*"}); muxcore.CodeOf(err) != muxcore.CodeUnsupported {
+				t.Errorf("%s: %s with nobody who can = %v, want unsupported", mode, what, err)
+			}
 		}
 	}
 }
