@@ -6,7 +6,7 @@ import (
 )
 
 // cursorBuffer is how many entries a backend may be ahead of the reader.
-const cursorBuffer = 64
+const cursorBuffer = 16
 
 // cursorItem is what a list brings: an entry, its last error, or word of a part that is missing.
 type cursorItem struct {

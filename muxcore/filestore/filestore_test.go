@@ -35,7 +35,7 @@ func newStore(tb testing.TB, s Settings) *Store {
 // writes thousands of objects, and each waits for its disk.
 func inMemory(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "filestore-")
+	dir, err := os.MkdirTemp("/dev/shm", "filestore-") //nolint:usetesting // tb.TempDir is on the disk
 	if err != nil {
 		return tb.TempDir()
 	}
