@@ -200,6 +200,7 @@ func TestConformanceOnAnOrigin(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
 		TimeResolution: time.Second,
 		Timeout:        3 * time.Minute, // for the race detector on a busy machine
+		Parallel:       true,
 		New: func(tb testing.TB) muxcore.Store {
 			s := open(tb, httpstore.Settings{BaseURL: serve(tb, new(origin)) + "/a%20base", ConditionalWrite: true})
 			for _, err := range s.List(tb.Context(), muxcore.ListOptions{}) { // makes it known that it cannot
@@ -217,6 +218,7 @@ func TestConformanceOnWebDAV(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
 		TimeResolution: time.Second,
 		Timeout:        3 * time.Minute, // for the race detector on a busy machine
+		Parallel:       true,
 		New:            func(tb testing.TB) muxcore.Store { return open(tb, httpstore.Settings{BaseURL: serve(tb, newDAV())}) },
 	})
 }

@@ -75,6 +75,7 @@ func TestAnUploaderThatHangsDoesNotHoldAPut(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int64{"large": 1 << 30, "small": 50_000, "of unknown length": -1} {
 		t.Run(name+", when the context ends", func(t *testing.T) {
+			t.Parallel()
 			s := open(t, httpstore.Settings{BaseURL: serve(t, new(origin))})
 			body := newStuckBody(10_000)
 			ctx, cancel := context.WithCancel(t.Context())

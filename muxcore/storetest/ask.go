@@ -39,10 +39,18 @@ func (p *probe) describes(call string, info *muxcore.Info, key, body string) {
 			p.errorf("%s(%.60q): Info.ETag = %q, want an entity tag with its quotes", call, key, info.ETag)
 		}
 	}
+	if !info.Digests.Empty() {
+		p.describesContent(call, info, key, body)
+	}
+}
+
+// describesContent compares the digests that info knows with those of body.
+func (p *probe) describesContent(call string, info *muxcore.Info, key, body string) {
+	want := digestsOf(body)
 	for name, d := range map[string][2][]byte{
-		"MD5":    {info.Digests.MD5, digestsOf(body).MD5},
-		"SHA256": {info.Digests.SHA256, digestsOf(body).SHA256},
-		"SHA512": {info.Digests.SHA512, digestsOf(body).SHA512},
+		"MD5":    {info.Digests.MD5, want.MD5},
+		"SHA256": {info.Digests.SHA256, want.SHA256},
+		"SHA512": {info.Digests.SHA512, want.SHA512},
 	} {
 		if d[0] != nil && !bytes.Equal(d[0], d[1]) {
 			p.errorf("%s(%.60q): Info.Digests.%s = %x, want %x or nil", call, key, name, d[0], d[1])

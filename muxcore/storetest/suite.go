@@ -34,6 +34,10 @@ type Harness struct {
 
 	// Timeout is the longest that one check may take. Default: 30s.
 	Timeout time.Duration
+
+	// Parallel runs the checks beside each other, for a store that spends its time waiting for a peer; New must then be
+	// safe for concurrent use. Default: false.
+	Parallel bool
 }
 
 // need is what a check needs of a store.
@@ -79,6 +83,9 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, c := range checks() {
 		t.Run(c.name, func(t *testing.T) {
+			if h.Parallel {
+				t.Parallel()
+			}
 			if reason, ok := h.Skip[c.name]; ok {
 				t.Skip(reason)
 			}
