@@ -232,9 +232,3 @@ func sameVersion(a, b *Info) bool {
 	}
 	return a.ModTime.Unix() == b.ModTime.Unix()
 }
-
-// readerFunc makes a function a reader.
-type readerFunc func(p []byte) (int, error)
-
-// Read implements io.Reader.
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -19,13 +19,11 @@ func (m *Mux) Delete(ctx context.Context, key string, opts DeleteOptions) (Delet
 	if !o.view.canWrite {
 		return DeleteResult{}, &Error{Code: CodeReadOnly, Op: OpDelete, Key: key}
 	}
-	if m.mode.fanout {
-		unlock, err := m.commits.lock(ctx, key)
-		if err != nil {
-			return DeleteResult{}, m.aborted(ctx, &o.call, 0)
-		}
-		defer unlock()
+	unlock, err := m.commits.lock(ctx, key)
+	if err != nil {
+		return DeleteResult{}, m.aborted(ctx, &o.call, 0)
 	}
+	defer unlock()
 	switch origin := o.view.all[0]; {
 	case m.mode.origin && !origin.writable():
 		return DeleteResult{}, originReadOnly(o)

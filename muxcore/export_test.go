@@ -20,3 +20,8 @@ func (m *Mux) Copy(ctx context.Context, key, from, to string, source *Info, targ
 	}
 	return m.copyTo(ctx, key, named(from), named(to), copyRules{source: source, target: target, still: still})
 }
+
+// LockKey takes the turn to commit at a key.
+func (m *Mux) LockKey(ctx context.Context, key string) (unlock func(), err error) {
+	return m.commits.lock(ctx, key)
+}

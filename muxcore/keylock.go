@@ -2,6 +2,8 @@ package muxcore
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 )
 
@@ -51,3 +53,45 @@ func (k *keyLocks) leave(key string, l *keyLock) {
 		delete(k.locks, key)
 	}
 }
+
+// turn is an operation's turn to commit at a key: taken once, and kept to the operation's end.
+type turn struct {
+	locks  *keyLocks
+	key    string
+	unlock func()
+}
+
+// take waits for the turn, unless the operation has it.
+func (t *turn) take(ctx context.Context) (err error) {
+	if t.unlock == nil {
+		t.unlock, err = t.locks.lock(ctx, t.key)
+	}
+	return err
+}
+
+// end gives the turn to the next.
+func (t *turn) end() {
+	if t.unlock != nil {
+		t.unlock()
+		t.unlock = nil
+	}
+}
+
+// before is src, whose end waits for the turn: a store commits at the end of a body.
+func (t *turn) before(ctx context.Context, src io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		n, err := src.Read(p)
+		if errors.Is(err, io.EOF) {
+			if late := t.take(ctx); late != nil {
+				return 0, late
+			}
+		}
+		return n, err
+	})
+}
+
+// readerFunc makes a function a reader.
+type readerFunc func(p []byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -120,7 +120,7 @@ type Mux struct {
 	resumes   atomic.Uint64
 	budgeted  hedgeBudget
 
-	commits keyLocks       // of fan-outs
+	commits keyLocks       // of all that changes a key
 	leaving sync.WaitGroup // removed backends that are still in use
 
 	mu       sync.Mutex // guards backends and the making of views

@@ -1,11 +1,14 @@
 package muxcore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
@@ -40,6 +43,60 @@ func TestConcurrentWritesOfAKeyLeaveBackendsAlike(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// What repairs a key must not overwrite what is written at the same time, nor bring back what is deleted.
+func TestWritesWaitForTheTurnOfTheirKeyInEveryMode(t *testing.T) {
+	for _, mode := range muxcore.Modes() {
+		for _, size := range []int{0, 10, 100_000} {
+			t.Run(fmt.Sprint(mode, size), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					one := 1
+					a := memory(t)
+					m := newMux(t, muxcore.Settings{Mode: mode}, muxcore.Backend{Name: "a", Store: a, Weight: &one})
+					put(t, a, "gone", "old")
+					putDone, deleteDone := make(chan error, 1), make(chan error, 1)
+					var unlock [2]func()
+					for i, key := range []string{"k", "gone"} {
+						var err error
+						if unlock[i], err = m.LockKey(t.Context(), key); err != nil {
+							t.Fatal(err)
+						}
+					}
+					body := strings.Repeat(".", size)
+					go func() {
+						_, err := m.Put(t.Context(), "k", io.MultiReader(strings.NewReader(body)), -1, muxcore.PutOptions{})
+						putDone <- err
+					}()
+					go func() {
+						_, err := m.Delete(t.Context(), "gone", muxcore.DeleteOptions{})
+						deleteDone <- err
+					}()
+					synctest.Wait()
+					if _, err := a.Stat(t.Context(), "k", muxcore.Conditions{}); !errors.Is(err, muxcore.ErrKeyNotFound) {
+						t.Errorf("Stat of what is put out of turn = %v", err)
+					}
+					if _, err := a.Stat(t.Context(), "gone", muxcore.Conditions{}); err != nil {
+						t.Errorf("Stat of what is deleted out of turn = %v", err)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() {
+						synctest.Wait()
+						cancel()
+					}()
+					if _, err := m.Put(ctx, "k", strings.NewReader(body), int64(size), muxcore.PutOptions{}); muxcore.CodeOf(err) != muxcore.CodeBackendAborted {
+						t.Errorf("Put of a client that does not wait for its turn = %v", err)
+					}
+					unlock[0]()
+					unlock[1]()
+					if err := errors.Join(<-putDone, <-deleteDone); err != nil {
+						t.Error(err)
+					}
+					wantBody(t, a, "k", body, "")
+				})
+			})
 		}
 	}
 }

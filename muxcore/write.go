@@ -125,11 +125,18 @@ func conditional(p *pool) *pool {
 // putOne puts to one backend, the first that takes it. Another is asked only with the whole body.
 func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResult, error) {
 	var t tally
+	turn := turn{locks: &m.commits, key: o.call.key}
+	defer turn.end()
+	if load.whole && turn.take(ctx) != nil {
+		return PutResult{}, m.aborted(ctx, &o.call, 0)
+	}
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
 		body := load.attempt()
+		body.src = turn.before(ctx, body.src)
 		o.call.body = body
 		class := m.try(ctx, o, b, p)
 		m.release(b)
+		body.detach()
 		if class == ClassOK {
 			return m.putDone(o, b, &t), nil
 		}
