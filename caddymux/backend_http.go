@@ -118,6 +118,11 @@ func checkBaseURL(base string) error {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return fmt.Errorf("base_url: must be http:// or https:// and a host, %s is not", shown)
 	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("base_url: %s is no port", port)
+		}
+	}
 	return nil
 }
 
@@ -125,6 +130,9 @@ func (b *HTTPBackend) parseHeader(d *caddyfile.Dispenser) error {
 	var name, value string
 	if !d.AllArgs(&name, &value) {
 		return d.ArgErr()
+	}
+	if value == "" {
+		return d.Errf("header: the value of %s is empty", name)
 	}
 	if b.Header == nil {
 		b.Header = make(http.Header)

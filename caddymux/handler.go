@@ -108,9 +108,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	if straying := root.straying(); h.Writable && len(straying) > 0 {
-		h.logger.Warn("writable tree in which an object may be on another backend than the one that is asked for it; set on_miss next",
-			zap.Strings("muxes", straying))
+	for _, advice := range root.advice(h.Writable) {
+		h.logger.Warn("config that is hardly meant", zap.String("why", advice))
 	}
 	return h.join(ctx, root)
 }

@@ -231,19 +231,3 @@ func TestHealthChecksRunWhileTheTreeDoes(t *testing.T) {
 	})
 	c.expect(http.StatusOK, "GET", "/", "")
 }
-
-func TestAWritableTreeInWhichWritesStrayIsALoadWarning(t *testing.T) {
-	for directive, want := range map[string]string{
-		"storage_mux round_robin memory: memory: {\n writable\n name t\n}":                                               "t",
-		"storage_mux round_robin memory: memory: {\n writable\n on_miss next\n}":                                         "",
-		"storage_mux round_robin memory: memory:":                                                                        "",
-		"storage_mux round_robin memory: {\n writable\n}":                                                                "",
-		"storage_mux memory: memory: {\n writable\n}":                                                                    "",
-		"storage_mux {\n writable\n name t\n backend n mux sticky-by-key {\n backend a memory\n backend b memory\n }\n}": "t.n",
-	} {
-		h := provisioned(t, directive)
-		if got := strings.Join(h.tree.root.straying(), " "); h.Writable && got != want {
-			t.Errorf("%q: muxes %q, want %q", directive, got, want)
-		}
-	}
-}

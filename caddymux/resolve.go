@@ -265,20 +265,6 @@ func (b *branch) rename(name string) {
 	}
 }
 
-// straying lists the muxes of the tree in which a write may go where a read of the key does not look.
-func (b *branch) straying() []string {
-	var names []string
-	if len(b.members) > 1 && strays(&b.set) {
-		names = append(names, b.name)
-	}
-	for i := range b.members {
-		if nested := b.members[i].nested; nested != nil {
-			names = append(names, nested.straying()...)
-		}
-	}
-	return names
-}
-
 // fileRoots lists the folders of the file backends.
 func (b *branch) fileRoots() []string {
 	var roots []string

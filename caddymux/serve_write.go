@@ -67,6 +67,11 @@ func (x *exchange) put() error {
 	if x.r.ContentLength == 0 {
 		body.src = http.NoBody
 	}
+	if !opts.Conditions.Empty() && strings.EqualFold(h.Get("Expect"), "100-continue") {
+		if err := x.t.store.CheckPut(x.r.Context(), key, opts); err != nil {
+			return x.fail(err)
+		}
+	}
 	res, err := x.t.store.Put(x.r.Context(), key, body, x.r.ContentLength, opts)
 	if err != nil {
 		return x.putError(err, body)

@@ -170,10 +170,12 @@ func TestTheBodyIsAskedForOnlyOnceABackendWillTakeIt(t *testing.T) {
 	f := scripted(t, "expect")
 	c := run(t, "storage_mux {\n writable\n max_size 10MB\n cooldown 1h\n backend f scripted expect\n}")
 	const waits = "Host: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: "
+	c.expect(http.StatusCreated, "PUT", "/held", "held")
 	for request, status := range map[string]string{
 		"PUT /a//b HTTP/1.1\r\n" + waits + "1000\r\n\r\n":                               "400",
 		"PUT /x HTTP/1.1\r\n" + waits + "99999999\r\n\r\n":                              "413",
 		"PUT /x HTTP/1.1\r\nContent-Encoding: aws-chunked\r\n" + waits + "1000\r\n\r\n": "501",
+		"PUT /held HTTP/1.1\r\nIf-None-Match: *\r\n" + waits + "1000\r\n\r\n":           "412",
 	} {
 		if got := c.raw(request); !strings.HasPrefix(got, "HTTP/1.1 "+status+" ") {
 			t.Errorf("%.30q = %.40q, want %s", request, got, status)
