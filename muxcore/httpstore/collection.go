@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // putBackTime is how long a collection that turned out to be in use may take to be put back, even for a caller who is gone.
@@ -55,9 +56,9 @@ func (s *Store) clear(ctx context.Context, key string) bool {
 		s.move(back, aside, dir)
 		return false
 	}
-	resp, err := s.exchange(ctx, muxcore.OpPut, key, s.request(ctx, http.MethodDelete, s.base.of(aside), s.header))
+	resp, err := s.exchange(ctx, muxcore.OpPut, key, s.request(ctx, http.MethodDelete, s.base.of(aside), s.header)) //nolint:bodyclose // drained below
 	if err == nil {
-		drain(resp)
+		wire.Drain(resp)
 	}
 	s.parents.forget()
 	return true
@@ -83,11 +84,11 @@ func (s *Store) move(ctx context.Context, from, to string) bool {
 	}
 	header["Destination"] = []string{destination.String()}
 	header["Overwrite"] = []string{"F"}
-	resp, err := s.exchange(ctx, muxcore.OpPut, from, s.request(ctx, "MOVE", s.base.of(from), header))
+	resp, err := s.exchange(ctx, muxcore.OpPut, from, s.request(ctx, "MOVE", s.base.of(from), header)) //nolint:bodyclose // drained below
 	if err != nil {
 		return false
 	}
-	drain(resp)
+	wire.Drain(resp)
 	return resp.StatusCode == http.StatusCreated || resp.StatusCode == http.StatusNoContent
 }
 

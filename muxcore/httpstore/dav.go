@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // disbelief is for how long an origin's no to an ability is believed.
@@ -40,11 +41,11 @@ func (s *Store) isDAV(ctx context.Context, op muxcore.Op, key string) (bool, err
 	if yes, known := s.dav.get(s.now()); known {
 		return yes, nil
 	}
-	resp, err := s.exchange(ctx, op, key, s.request(ctx, http.MethodOptions, s.base.url, s.traced(ctx, s.header)))
+	resp, err := s.exchange(ctx, op, key, s.request(ctx, http.MethodOptions, s.base.url, s.traced(ctx, s.header))) //nolint:bodyclose // drained below
 	if err != nil {
 		return false, err
 	}
-	drain(resp)
+	wire.Drain(resp)
 	yes := false
 	for _, v := range resp.Header["Dav"] {
 		for class := range strings.SplitSeq(v, ",") {
@@ -117,7 +118,7 @@ func (s *Store) mkcol(ctx context.Context, key, dir string) (status int, err err
 	if err != nil {
 		return 0, err
 	}
-	drain(resp)
+	wire.Drain(resp)
 	return resp.StatusCode, nil
 }
 

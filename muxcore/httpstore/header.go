@@ -14,9 +14,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
-
-const userAgent = "caddy-storage-mux"
 
 // own are the fields that the store or the connection sets.
 var own = map[string]bool{
@@ -31,13 +30,13 @@ func originHeader(configured http.Header, user *url.Userinfo) (header http.Heade
 	for name, values := range configured {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		switch {
-		case !isToken(name):
+		case !wire.IsToken(name):
 			return nil, "", fmt.Errorf("header: %q is not the name of a field", name)
 		case own[canonical]:
 			return nil, "", fmt.Errorf("header: %s cannot be set, the store does", canonical)
 		}
 		for _, v := range values {
-			if !isFieldValue(v) {
+			if !wire.IsFieldValue(v) {
 				return nil, "", fmt.Errorf("header: the value of %s has a character that no field may have", canonical)
 			}
 			if canonical == "Host" {
@@ -58,7 +57,7 @@ func originHeader(configured http.Header, user *url.Userinfo) (header http.Heade
 		header["Accept-Encoding"] = []string{"identity"}
 	}
 	if header["User-Agent"] == nil {
-		header["User-Agent"] = []string{userAgent}
+		header["User-Agent"] = []string{wire.UserAgent}
 	}
 	return header, host, nil
 }
@@ -86,10 +85,10 @@ func addTrace(h http.Header, sc trace.SpanContext) {
 // addConditions adds the fields of cond, but for a date that an entity tag overrides: not every origin knows that. What
 // cannot be sent is left out: reads are checked again on what comes back.
 func addConditions(h http.Header, cond *muxcore.Conditions) {
-	if cond.IfMatch != "" && isFieldValue(cond.IfMatch) {
+	if cond.IfMatch != "" && wire.IsFieldValue(cond.IfMatch) {
 		h["If-Match"] = []string{cond.IfMatch}
 	}
-	if cond.IfNoneMatch != "" && isFieldValue(cond.IfNoneMatch) {
+	if cond.IfNoneMatch != "" && wire.IsFieldValue(cond.IfNoneMatch) {
 		h["If-None-Match"] = []string{cond.IfNoneMatch}
 	}
 	if !cond.IfModifiedSince.IsZero() && cond.IfNoneMatch == "" {
@@ -111,7 +110,7 @@ func addAttributes(h http.Header, opts *muxcore.PutOptions) error {
 		{"Content-Language", a.ContentLanguage},
 		{"Expires", a.Expires},
 	} {
-		if !isFieldValue(f.value) {
+		if !wire.IsFieldValue(f.value) {
 			return fmt.Errorf("%s has a character that no header field may have", f.name)
 		}
 		if f.value != "" {
@@ -119,7 +118,7 @@ func addAttributes(h http.Header, opts *muxcore.PutOptions) error {
 		}
 	}
 	for name, value := range a.Metadata {
-		if !isToken(name) || !isFieldValue(value) {
+		if !wire.IsToken(name) || !wire.IsFieldValue(value) {
 			return fmt.Errorf("metadata %q cannot be sent in a header field", name)
 		}
 		h[textproto.CanonicalMIMEHeaderKey(metaPrefix+name)] = []string{value}
@@ -143,27 +142,4 @@ func addDigests(h http.Header, d *muxcore.Digests) {
 	if repr != nil {
 		h["Repr-Digest"] = []string{strings.Join(repr, ", ")}
 	}
-}
-
-// isToken tells whether s can be the name of a field (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isFieldValue tells whether s can be the value of a field.
-func isFieldValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7F {
-			return false
-		}
-	}
-	return true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // Settings of an HTTP store. BaseURL is required. Errors of [New] name the field by its word in a configuration.
@@ -84,7 +85,7 @@ func New(set Settings) (*Store, error) {
 	if s.header, s.host, err = originHeader(set.Header, origin.user); err != nil {
 		return nil, err
 	}
-	s.plain = http.Header{"Accept-Encoding": s.header["Accept-Encoding"], "User-Agent": {userAgent}}
+	s.plain = http.Header{"Accept-Encoding": s.header["Accept-Encoding"], "User-Agent": {wire.UserAgent}}
 	if s.home, s.foreign, err = set.transports(origin.url.Scheme); err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drain(resp)
+	wire.Drain(resp)
 	switch {
 	case resp.StatusCode >= 500, resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout:
 		return s.refused(muxcore.OpHealth, "", resp)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // maxMembers is the most members that a collection is read with: they are sorted in memory.
@@ -28,7 +29,7 @@ func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[mu
 			err = checkCollection(parentOf(opts.Prefix))
 		}
 		if err != nil {
-			yield(muxcore.Entry{}, at(muxcore.OpList, opts.Prefix, err))
+			yield(muxcore.Entry{}, wire.At(muxcore.OpList, opts.Prefix, err))
 			return
 		}
 		w := walk{s: s, opts: &opts, yield: yield}
@@ -70,7 +71,7 @@ func (m *member) collection() bool { return strings.HasSuffix(m.key, "/") }
 func (w *walk) start(ctx context.Context) error {
 	dir := parentOf(w.opts.Prefix)
 	if err := ctx.Err(); err != nil {
-		return broke(ctx, muxcore.OpList, w.opts.Prefix, err)
+		return wire.Broke(ctx, muxcore.OpList, w.opts.Prefix, err)
 	}
 	if yes, known := w.s.lists.get(w.s.now()); known && !yes {
 		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: w.opts.Prefix, Err: errNoList}
@@ -131,7 +132,7 @@ func (w *walk) visit(ctx context.Context, dir string, members []member) error {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
-			return broke(ctx, muxcore.OpList, dir, err)
+			return wire.Broke(ctx, muxcore.OpList, dir, err)
 		}
 		if !m.collection() {
 			if err := w.object(m); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 const (
@@ -46,7 +47,7 @@ func newMultistatus(ctx context.Context, op muxcore.Op, key string, resp *http.R
 	return m
 }
 
-func (m *multistatus) close() { drain(m.resp) }
+func (m *multistatus) close() { wire.Drain(m.resp) }
 
 // next gives the next resource, io.EOF after the last. Resources that are said to be gone are left out.
 func (m *multistatus) next() (*resource, error) {
@@ -92,7 +93,7 @@ func (m *multistatus) fault(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return broke(m.ctx, m.op, m.key, fmt.Errorf("reading the multistatus answer: %w", err))
+	return wire.Broke(m.ctx, m.op, m.key, fmt.Errorf("reading the multistatus answer: %w", err))
 }
 
 // metered refuses to read more than is left.
@@ -231,11 +232,11 @@ func (e *element) resource() (*resource, error) {
 	if r.path, err = url.PathUnescape(raw); err != nil {
 		return nil, fmt.Errorf("href %q: %w", e.href, err)
 	}
-	if size, ok := parsePosition(strings.TrimSpace(e.known.length)); ok {
+	if size, ok := wire.ParsePosition(strings.TrimSpace(e.known.length)); ok {
 		r.info.Size = size
 	}
-	r.info.ETag = etagOf([]string{e.known.etag})
-	r.info.ModTime = timeOf(strings.TrimSpace(e.known.modified))
+	r.info.ETag = wire.ETag([]string{e.known.etag})
+	r.info.ModTime = wire.Time(strings.TrimSpace(e.known.modified))
 	r.info.ContentType = strings.TrimSpace(e.known.contentType)
 	return r, nil
 }

@@ -2,6 +2,7 @@ package httpstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // maxSkip is how much of a body is read and thrown away to get at a part that the origin did not cut out.
@@ -19,69 +21,33 @@ var (
 	errNoRanges = errors.New("the origin ignores ranges")
 )
 
-// opened is an object with its body, so that a Get allocates once for both.
-type opened struct {
-	object muxcore.Object
-	body   body
-}
-
-// open hands out the body of resp, of which take bytes are the object's, or all if that is negative.
-func open(ctx context.Context, info *muxcore.Info, resp *http.Response, offset, take int64) *opened {
-	o := &opened{object: muxcore.Object{Info: *info, Offset: offset, Length: take}}
-	o.body = body{ctx: ctx, src: resp.Body, key: info.Key, left: take, exact: take >= 0, wire: resp.ContentLength}
-	o.object.Body = &o.body
-	return o
-}
-
 // openPart opens a 206. It must be exactly the part that was asked for.
 func openPart(ctx context.Context, a *ask, resp *http.Response) (*muxcore.Object, error) {
-	v := first(resp.Header, "Content-Range")
-	r, ok := parseContentRange(v)
+	v := wire.First(resp.Header, "Content-Range")
+	r, ok := wire.ParseContentRange(v)
 	want := a.opts.Range
-	if ok && !r.has && r.size == 0 {
+	if ok && !r.Has && r.Size == 0 {
 		resp.ContentLength = 0
 		return openWhole(ctx, a, resp)
 	}
-	if !ok || !r.has || !r.answers(want) || resp.ContentLength >= 0 && resp.ContentLength != r.length() {
-		drain(resp)
-		return nil, lied(a.op, a.key, resp, "Content-Range %q of %d bytes for %q", v, resp.ContentLength, rangeField(want))
+	if !ok || !r.Has || !r.Answers(want) || resp.ContentLength >= 0 && resp.ContentLength != r.Length() {
+		wire.Drain(resp)
+		return nil, lied(a.op, a.key, resp, "Content-Range %q of %d bytes for %q", v, resp.ContentLength, wire.RangeField(want))
 	}
-	info := infoOf(a.key, resp, r.sizeFor(want))
+	info := infoOf(a.key, resp, r.SizeFor(want))
 	if err := a.opts.Conditions.CheckRead(&info); err != nil {
-		drain(resp)
-		return nil, at(a.op, a.key, err)
+		wire.Drain(resp)
+		return nil, wire.At(a.op, a.key, err)
 	}
-	take := r.length()
+	take := r.Length()
 	if want.Offset < 0 && want.Length > 0 {
 		take = min(take, want.Length)
 	}
-	o := open(ctx, &info, resp, r.first, take)
+	o := wire.Open(ctx, &info, resp, r.First, take)
 	if info.Size < 0 {
-		o.object.Length = -1
+		o.Object.Length = -1
 	}
-	return &o.object, nil
-}
-
-// sizeFor is the size of the object that the part belongs to, -1 unknown. A part that ends before the asked one, or that
-// was asked to go to the end, ends where the object does.
-func (r *contentRange) sizeFor(want muxcore.Range) int64 {
-	if r.size < 0 && (want.Offset < 0 || r.last < lastOf(want)) {
-		return r.last + 1
-	}
-	return r.size
-}
-
-// answers tells whether the part is the one that was asked for.
-func (r *contentRange) answers(want muxcore.Range) bool {
-	size := r.sizeFor(want)
-	if want.Offset < 0 {
-		return r.first == max(0, size+want.Offset) && r.last == size-1
-	}
-	last := lastOf(want)
-	if size >= 0 {
-		last = min(last, size-1)
-	}
-	return r.first == want.Offset && r.last == last
+	return &o.Object, nil
 }
 
 // openWhole opens a 200, and cuts the part out of it that was asked for.
@@ -98,12 +64,12 @@ func openWhole(ctx context.Context, a *ask, resp *http.Response) (*muxcore.Objec
 		}
 	}
 	if err != nil {
-		drain(resp)
-		return nil, at(a.op, a.key, err)
+		wire.Drain(resp)
+		return nil, wire.At(a.op, a.key, err)
 	}
-	o := open(ctx, &info, resp, offset, length)
-	o.body.wire -= offset
-	return &o.object, nil
+	o := wire.Open(ctx, &info, resp, offset, length)
+	o.Body.Skipped(offset)
+	return &o.Object, nil
 }
 
 // openUnsized opens a 200 of unknown length.
@@ -114,23 +80,20 @@ func openUnsized(ctx context.Context, a *ask, resp *http.Response, info *muxcore
 	}
 	if err != nil {
 		_ = resp.Body.Close()
-		return nil, at(a.op, a.key, err)
+		return nil, wire.At(a.op, a.key, err)
 	}
 	want := a.opts.Range
 	if want == (muxcore.Range{}) || !a.opts.RangeApplies(info) {
-		return &open(ctx, info, resp, 0, -1).object, nil
+		return &wire.Open(ctx, info, resp, 0, -1).Object, nil
 	}
 	begin, err := findPart(ctx, a, resp, info)
 	if err != nil {
 		_ = resp.Body.Close()
-		return nil, at(a.op, a.key, err)
+		return nil, wire.At(a.op, a.key, err)
 	}
-	o := open(ctx, info, resp, want.Offset, -1)
-	o.body.head = begin
-	if want.Length > 0 {
-		o.body.left = want.Length
-	}
-	return &o.object, nil
+	o := wire.Open(ctx, info, resp, want.Offset, -1)
+	o.Body.Ahead(begin, cmp.Or(want.Length, -1))
+	return &o.Object, nil
 }
 
 // findPart reads up to the part and one byte of it: only then it is known that there is something.
@@ -147,7 +110,7 @@ func findPart(ctx context.Context, a *ask, resp *http.Response, info *muxcore.In
 			return bytes.Clone(one[:]), nil
 		}
 		if !errors.Is(err, io.EOF) {
-			return nil, broke(ctx, a.op, a.key, err)
+			return nil, wire.Broke(ctx, a.op, a.key, err)
 		}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, err
@@ -167,7 +130,7 @@ func skip(ctx context.Context, a *ask, resp *http.Response, n int64) (skipped in
 	}
 	skipped, err = io.CopyN(io.Discard, resp.Body, n)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = broke(ctx, a.op, a.key, err)
+		err = wire.Broke(ctx, a.op, a.key, err)
 	}
 	return skipped, err
 }

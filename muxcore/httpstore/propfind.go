@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 const propfindBody = `<?xml version="1.0" encoding="utf-8"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/>` +
@@ -32,7 +33,7 @@ func (s *Store) propfind(ctx context.Context, op muxcore.Op, key, path, depth st
 		s.dav.set(true, s.now())
 		return newMultistatus(ctx, op, key, resp), nil
 	}
-	drain(resp)
+	wire.Drain(resp)
 	if resp.StatusCode < 300 {
 		return nil, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Status: resp.StatusCode}
 	}

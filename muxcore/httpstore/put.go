@@ -6,13 +6,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
-
-// patience is how long a Put that is over waits for a read of its body that is under way.
-const patience = 250 * time.Millisecond
 
 var (
 	errConditions = errors.New("the origin is not known to honour conditions on writes (conditional_write)")
@@ -33,27 +30,23 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	if err := s.ensureParents(ctx, key); err != nil {
 		return muxcore.PutResult{}, err
 	}
-	up := newUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
-	resp, err := s.transmit(ctx, key, header, up)
+	up := wire.NewUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
+	resp, err := up.Send(ctx, key, s.home, s.request(ctx, http.MethodPut, s.base.of(key), header))
 	if err == nil && s.makeRoom(ctx, key, resp.StatusCode) {
-		drain(resp)
-		if !up.replays() {
-			_, _ = up.takeBack(patience)
+		wire.Drain(resp)
+		if !up.Replays() {
+			_, _ = up.Settle(ctx)
 			return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errMadeRoom}
 		}
-		resp, err = s.transmit(ctx, key, header, up) //nolint:bodyclose // drained below
+		resp, err = up.Send(ctx, key, s.home, s.request(ctx, http.MethodPut, s.base.of(key), header)) //nolint:bodyclose // drained below
 	}
-	wait := patience
-	if ctx.Err() != nil {
-		wait /= 5
-	}
-	whole, bodyErr := up.takeBack(wait)
+	whole, bodyErr := up.Settle(ctx)
 	if err == nil {
-		drain(resp)
+		wire.Drain(resp)
 	}
 	switch {
 	case bodyErr != nil && ctx.Err() == nil:
-		return muxcore.PutResult{}, uploaderFault(key, bodyErr)
+		return muxcore.PutResult{}, wire.UploaderFault(key, bodyErr)
 	case err != nil:
 		return muxcore.PutResult{}, err
 	}
@@ -61,7 +54,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 }
 
 // stored decides what the answer to a PUT means.
-func (s *Store) stored(ctx context.Context, key string, up *upload, whole bool, resp *http.Response, opts *muxcore.PutOptions) (muxcore.PutResult, error) {
+func (s *Store) stored(ctx context.Context, key string, up *wire.Upload, whole bool, resp *http.Response, opts *muxcore.PutOptions) (muxcore.PutResult, error) {
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
 	default:
@@ -71,24 +64,15 @@ func (s *Store) stored(ctx context.Context, key string, up *upload, whole bool, 
 		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errTooEarly}
 	}
 	info := muxcore.Info{
-		Key: key, Size: up.length(), ETag: etagOf(resp.Header["Etag"]), ModTime: timeOf(first(resp.Header, "Last-Modified")),
+		Key: key, Size: up.Len(), ETag: wire.ETag(resp.Header["Etag"]), ModTime: wire.Time(wire.First(resp.Header, "Last-Modified")),
 		Digests: opts.Digests, Attributes: opts.Attributes,
 	}
 	return muxcore.PutResult{Info: info, Existed: resp.StatusCode != http.StatusCreated}, nil
 }
 
-// uploaderFault is the error of a Put whose body failed: whatever a reader says that has no code of its own, it was not
-// the store.
-func uploaderFault(key string, err error) error {
-	if muxcore.CodeOf(err) != "" {
-		return at(muxcore.OpPut, key, err)
-	}
-	return &muxcore.Error{Code: muxcore.CodeBodyMismatch, Op: muxcore.OpPut, Key: key, Err: err}
-}
-
 // beginWrite is what every write begins with.
 func (s *Store) beginWrite(ctx context.Context, op muxcore.Op, key string, cond *muxcore.Conditions) error {
-	if err := begin(ctx, op, key); err != nil {
+	if err := wire.Begin(ctx, op, key); err != nil {
 		return err
 	}
 	if cond.Empty() {
@@ -98,7 +82,7 @@ func (s *Store) beginWrite(ctx context.Context, op muxcore.Op, key string, cond 
 		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Err: errConditions}
 	}
 	for _, list := range []string{cond.IfMatch, cond.IfNoneMatch} {
-		if !isFieldValue(list) {
+		if !wire.IsFieldValue(list) {
 			return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Err: errors.New("condition cannot be sent in a header field")}
 		}
 	}
@@ -122,13 +106,13 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 	if err != nil {
 		return muxcore.DeleteResult{}, err
 	}
-	drain(resp)
+	wire.Drain(resp)
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return muxcore.DeleteResult{}, nil
 	case http.StatusConflict: // what some say of a collection, and of a key below an object
 		if _, err := s.Stat(ctx, key, muxcore.Conditions{}); errors.Is(err, muxcore.ErrKeyNotFound) {
-			return muxcore.DeleteResult{}, at(muxcore.OpDelete, key, err)
+			return muxcore.DeleteResult{}, wire.At(muxcore.OpDelete, key, err)
 		}
 	}
 	return muxcore.DeleteResult{}, s.writeRefused(ctx, muxcore.OpDelete, key, resp, &opts.Conditions)

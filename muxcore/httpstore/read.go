@@ -5,14 +5,15 @@ import (
 	"net/http"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // Get implements muxcore.Store.
 func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {
-	if err := begin(ctx, muxcore.OpGet, key); err != nil {
+	if err := wire.Begin(ctx, muxcore.OpGet, key); err != nil {
 		return nil, err
 	}
-	a := ask{op: muxcore.OpGet, key: key, opts: opts, ranged: opts.Range != muxcore.Range{} && mayApply(opts.IfRange), conditional: !opts.Conditions.Empty()}
+	a := ask{op: muxcore.OpGet, key: key, opts: opts, ranged: opts.Range != muxcore.Range{} && wire.MayApply(opts.IfRange), conditional: !opts.Conditions.Empty()}
 	resp, err := s.answer(ctx, &a) //nolint:bodyclose // the object takes it over
 	if err != nil {
 		return nil, err
@@ -25,7 +26,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 
 // Stat implements muxcore.Store.
 func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (muxcore.Info, error) {
-	if err := begin(ctx, muxcore.OpStat, key); err != nil {
+	if err := wire.Begin(ctx, muxcore.OpStat, key); err != nil {
 		return muxcore.Info{}, err
 	}
 	a := ask{op: muxcore.OpStat, key: key, conditional: !cond.Empty()}
@@ -34,10 +35,10 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 	if err != nil {
 		return muxcore.Info{}, err
 	}
-	drain(resp)
+	wire.Drain(resp)
 	info := infoOf(key, resp, resp.ContentLength)
 	if err := cond.CheckRead(&info); err != nil {
-		return muxcore.Info{}, at(a.op, key, err)
+		return muxcore.Info{}, wire.At(a.op, key, err)
 	}
 	return info, nil
 }
@@ -52,10 +53,10 @@ func (s *Store) answer(ctx context.Context, a *ask) (*http.Response, error) {
 		plainer, err := s.judge(ctx, a, resp)
 		switch {
 		case err != nil:
-			drain(resp)
+			wire.Drain(resp)
 			return nil, err
 		case plainer && !a.again:
-			drain(resp)
+			wire.Drain(resp)
 			a.again = true
 			if resp.StatusCode == http.StatusPreconditionFailed {
 				a.conditional = false
@@ -63,7 +64,7 @@ func (s *Store) answer(ctx context.Context, a *ask) (*http.Response, error) {
 				a.ranged = false
 			}
 		case plainer:
-			drain(resp)
+			wire.Drain(resp)
 			return nil, lied(a.op, a.key, resp, "it contradicts its own validators")
 		default:
 			return resp, nil
@@ -139,12 +140,12 @@ func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err e
 		return false, s.refused(a.op, a.key, resp)
 	}
 	info := validatorsOf(a.key, resp)
-	if v := first(resp.Header, "Content-Range"); v != "" {
-		r, ok := parseContentRange(v)
-		if !ok || r.has || r.size < 0 {
+	if v := wire.First(resp.Header, "Content-Range"); v != "" {
+		r, ok := wire.ParseContentRange(v)
+		if !ok || r.Has || r.Size < 0 {
 			return false, lied(a.op, a.key, resp, "Content-Range %q", v)
 		}
-		info.Size = r.size
+		info.Size = r.Size
 	}
 	if validated := info.ETag != "" || !info.ModTime.IsZero(); validated && !a.opts.RangeApplies(&info) {
 		return true, nil
@@ -154,7 +155,7 @@ func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err e
 	}
 	if info.ETag != "" {
 		if err := a.opts.Conditions.CheckRead(&info); err != nil {
-			return false, at(a.op, a.key, err)
+			return false, wire.At(a.op, a.key, err)
 		}
 	} else if a.again && !a.conditional && !a.opts.Conditions.Empty() { // it said 412 before, and nothing speaks against it
 		return false, &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: a.op, Key: a.key, Status: http.StatusPreconditionFailed, Info: &info}

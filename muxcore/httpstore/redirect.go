@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 const maxRedirects = 5
@@ -28,12 +29,12 @@ func (s *Store) read(ctx context.Context, a *ask) (*http.Response, error) {
 	for hops := 1; ; hops++ {
 		resp, err := transport.RoundTrip(req)
 		if err != nil {
-			return nil, broke(ctx, a.op, a.key, err)
+			return nil, wire.Broke(ctx, a.op, a.key, err)
 		}
 		if !redirects(resp.StatusCode) {
 			return resp, nil
 		}
-		drain(resp)
+		wire.Drain(resp)
 		to, err := redirection(req.URL, resp.Header)
 		switch {
 		case err == nil && isSlash(req.URL, to):
@@ -58,7 +59,7 @@ var errCollection = errors.New("the key names a collection")
 // redirection is where an answer to a request for from points. Its errors name no more of it than the host: there may be
 // a signature in the rest.
 func redirection(from *url.URL, h http.Header) (*url.URL, error) {
-	location := first(h, "Location")
+	location := wire.First(h, "Location")
 	if location == "" {
 		return nil, errors.New("redirect without a location")
 	}

@@ -5,19 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"time"
-)
 
-const (
-	idleConns   = 256
-	idleTime    = 50 * time.Second // below the 60 s after which common servers and balancers hang up
-	dialTime    = 10 * time.Second
-	pingTime    = 15 * time.Second
-	bufferSize  = 16 << 10
-	headerLimit = 256 << 10
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // transports are what sends requests to the origin, and to those that it redirects to.
@@ -26,32 +17,13 @@ func (set *Settings) transports(scheme string) (home, foreign http.RoundTripper,
 		return set.Transport, set.Transport, set.checkNoTLS("transport is given")
 	}
 	if scheme == "http" {
-		return newTransport(new(tls.Config)), newTransport(new(tls.Config)), set.checkNoTLS("base_url is not https")
+		return wire.NewTransport(new(tls.Config)), wire.NewTransport(new(tls.Config)), set.checkNoTLS("base_url is not https")
 	}
 	homeTLS, foreignTLS, err := set.tlsConfigs()
 	if err != nil {
 		return nil, nil, err
 	}
-	return newTransport(homeTLS), newTransport(foreignTLS), nil
-}
-
-// newTransport makes a pool of connections. There is no timeout for answers: whoever calls the store has one.
-func newTransport(config *tls.Config) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: pingTime}
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dial(dialer),
-		TLSClientConfig:        config,
-		TLSHandshakeTimeout:    dialTime,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    idleConns,
-		IdleConnTimeout:        idleTime,
-		MaxResponseHeaderBytes: headerLimit,
-		ReadBufferSize:         bufferSize,
-		WriteBufferSize:        bufferSize,
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingTime, PingTimeout: pingTime},
-	}
+	return wire.NewTransport(homeTLS), wire.NewTransport(foreignTLS), nil
 }
 
 // checkNoTLS refuses TLS fields where they would have no effect.

@@ -1,10 +1,11 @@
-package httpstore
+package wire
 
 import (
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -15,9 +16,9 @@ const copySize = 64 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// body is what of an answer's body belongs to the object. It ends in io.EOF where the object or its part does, and in no
+// Body is what of an answer's body belongs to the object. It ends in io.EOF where the object or its part does, and in no
 // other case.
-type body struct {
+type Body struct {
 	ctx    context.Context // of the request, which governs the body: only to tell whose fault an error is
 	src    io.ReadCloser
 	key    string
@@ -31,15 +32,42 @@ type body struct {
 	err   error      // sticky
 }
 
+// Opened is an object with its body, so that a Get allocates once for both.
+type Opened struct {
+	Object muxcore.Object
+	Body   Body
+}
+
+// Open hands out the body of resp, the answer to a request with ctx, of which take bytes are the object's, or all if that is
+// negative.
+func Open(ctx context.Context, info *muxcore.Info, resp *http.Response, offset, take int64) *Opened {
+	o := &Opened{Object: muxcore.Object{Info: *info, Offset: offset, Length: take}}
+	o.Body = Body{ctx: ctx, src: resp.Body, key: info.Key, left: take, exact: take >= 0, wire: resp.ContentLength}
+	o.Object.Body = &o.Body
+	return o
+}
+
+// Skipped says that n bytes of the answer were read and thrown away.
+func (b *Body) Skipped(n int64) { b.wire -= n }
+
+// Ahead puts back what was read of the part already, and cuts the rest after most bytes, which may be fewer; negative: it
+// does not.
+func (b *Body) Ahead(head []byte, most int64) {
+	b.head = head
+	if most >= 0 {
+		b.left = most
+	}
+}
+
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
+func (b *Body) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.read(p)
 }
 
 // read must be called with b.mu held.
-func (b *body) read(p []byte) (n int, err error) {
+func (b *Body) read(p []byte) (n int, err error) {
 	switch {
 	case b.closed.Load():
 		return 0, fs.ErrClosed
@@ -71,7 +99,7 @@ func (b *body) read(p []byte) (n int, err error) {
 }
 
 // judge decides what the end of a read means. Having all of the part is the end, whatever came with it.
-func (b *body) judge(err error) error {
+func (b *Body) judge(err error) error {
 	switch {
 	case b.left == 0:
 		return io.EOF
@@ -84,11 +112,11 @@ func (b *body) judge(err error) error {
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
 	}
-	return broke(b.ctx, muxcore.OpGet, b.key, err)
+	return Broke(b.ctx, muxcore.OpGet, b.key, err)
 }
 
 // WriteTo implements io.WriterTo.
-func (b *body) WriteTo(w io.Writer) (written int64, err error) {
+func (b *Body) WriteTo(w io.Writer) (written int64, err error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
 	for {
@@ -114,7 +142,7 @@ func (b *body) WriteTo(w io.Writer) (written int64, err error) {
 
 // Close implements io.Closer. It does not wait for a read under way, but ends it. The little that may be left is read, for
 // the connection to be used again; else the connection is closed.
-func (b *body) Close() error {
+func (b *Body) Close() error {
 	if b.closed.Swap(true) {
 		return nil
 	}

@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// Begin is what every call begins with.
+func Begin(ctx context.Context, op muxcore.Op, key string) error {
+	if err := muxcore.CheckStoreKey(key); err != nil {
+		return At(op, key, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return Broke(ctx, op, key, err)
+	}
+	return nil
+}
+
+// At says where an error that has a code happened.
+func At(op muxcore.Op, key string, err error) error {
+	located := muxcore.Error{Code: muxcore.CodeUnavailable, Err: err}
+	if e, ok := errors.AsType[*muxcore.Error](err); ok {
+		located = *e
+		if e != err { //nolint:errorlint // only the outermost can be replaced without losing what wraps it
+			located.Err = err
+		}
+	}
+	located.Op, located.Key = op, key
+	return &located
+}
+
+// Broke is the error of a request without an answer, or of a body without an end.
+func Broke(ctx context.Context, op muxcore.Op, key string, err error) error {
+	return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: op, Key: key, Err: blame(ctx, err)}
+}
+
+// UploaderFault is the error of a Put whose body failed: whatever a reader says that has no code of its own, it was not
+// the store.
+func UploaderFault(key string, err error) error {
+	if muxcore.CodeOf(err) != "" {
+		return At(muxcore.OpPut, key, err)
+	}
+	return &muxcore.Error{Code: muxcore.CodeBodyMismatch, Op: muxcore.OpPut, Key: key, Err: err}
+}
+
+// blame makes err wrap a context error exactly if ctx is to blame. Dial timeouts and the like match context errors too.
+func blame(ctx context.Context, err error) error {
+	ended := ctx.Err()
+	switch {
+	case ended != nil && errors.Is(err, ended):
+		return err
+	case ended != nil:
+		return fmt.Errorf("%w: %w", ended, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return &originError{text: err.Error(), timeout: true}
+	case errors.Is(err, context.Canceled):
+		return &originError{text: err.Error()}
+	}
+	return err
+}
+
+// originError is a timeout or cancellation that is the origin's own. It implements net.Error and wraps nothing.
+type originError struct {
+	text    string
+	timeout bool
+}
+
+func (e *originError) Error() string { return e.text }
+
+// Timeout implements net.Error.
+func (e *originError) Timeout() bool { return e.timeout }
+
+// Temporary implements net.Error.
+func (e *originError) Temporary() bool { return false }
+
+// RetryAfter reads Retry-After: seconds or a date.
+func RetryAfter(h http.Header, now func() time.Time) time.Duration {
+	v := First(h, "Retry-After")
+	if v == "" {
+		return 0
+	}
+	if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+		return time.Duration(min(max(n, 0), math.MaxInt64/int64(time.Second))) * time.Second
+	}
+	when, err := http.ParseTime(v)
+	if err != nil {
+		return 0
+	}
+	return max(when.Sub(now()), 0)
+}
