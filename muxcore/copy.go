@@ -24,16 +24,24 @@ type copyRules struct {
 	// commit. An error ends the copy, and changes nothing. nil: nothing is asked.
 	still func(ctx context.Context, copied *Info) error
 
-	// lock takes the lock under which still and the commit run. nil: that of the key's commits.
-	lock func(ctx context.Context) (unlock func(), err error)
+	// stored is called under the same lock, once the target has committed. nil: nothing is.
+	stored func()
+
+	// lock takes the lock under which still and the commit run. nil: that of the target's commits.
+	lock func(ctx context.Context, key string) (unlock func(), err error)
 }
 
 // copyTo copies the object at key from one backend to another, as it is: attributes, identity where the source's was
-// stored, modification time, and digests, which are verified on the way, as its length is. The body streams. The calls count for the health
-// of both backends like any other, with their timeouts. An error tells by its Op whose it is: OpGet the source's, OpPut the
-// target's; those of still come as they are. The caller must not hold the lock of the key.
+// stored, modification time, and digests, which are verified on the way, as its length is. The body streams. The calls
+// count for the health of both backends like any other, with their timeouts. An error tells by its Op whose it is: OpGet
+// the source's, OpPut the target's; those of still come as they are. The caller must not hold the lock of the key.
 func (m *Mux) copyTo(ctx context.Context, key string, from, to *backend, rules copyRules) (PutResult, error) {
-	c := &copying{m: m, key: key, from: from, to: to, rules: rules}
+	return copyObject(ctx, key, &seat{m: m, b: from}, &seat{m: m, b: to}, rules)
+}
+
+// copyObject is copyTo between backends anywhere in a tree.
+func copyObject(ctx context.Context, key string, from, to *seat, rules copyRules) (PutResult, error) {
+	c := &copying{key: key, from: from, to: to, rules: rules}
 	defer c.end()
 	if err := c.open(ctx); err != nil {
 		return PutResult{}, err
@@ -43,9 +51,8 @@ func (m *Mux) copyTo(ctx context.Context, key string, from, to *backend, rules c
 
 // copying is one copy under way.
 type copying struct {
-	m        *Mux
 	key      string
-	from, to *backend
+	from, to *seat
 	rules    copyRules
 
 	opened bool
@@ -61,21 +68,24 @@ type copying struct {
 
 // open opens the object at the source.
 func (c *copying) open(ctx context.Context) error {
-	p, ok := c.m.admit(c.from, OpGet, c.rules.force)
-	if !ok {
-		return c.fault(OpGet, c.from, c.m.whyNot(c.from, OpGet))
+	p, err := c.from.admit(OpGet, c.key, c.rules.force)
+	if err != nil {
+		return err
 	}
-	o := c.m.aside(OpGet, c.key)
-	if c.m.try(ctx, o, c.from, p) != ClassOK {
-		c.m.release(c.from)
-		return c.fault(OpGet, c.from, o.answer.err)
+	o := c.from.m.aside(OpGet, c.key)
+	if c.from.m.try(ctx, o, c.from.b, p) != ClassOK {
+		c.from.release()
+		if c.rules.source != nil && isMiss(o.answer.err) {
+			return errChanged
+		}
+		return c.fault(ctx, c.from, o, o.answer.err)
 	}
 	obj := o.answer.obj
 	c.opened, c.info, c.head = true, obj.Info, o.answer.head
-	c.src = newSource(c.from, o.answer.stream, nil)
+	c.src = newSource(c.from.b, o.answer.stream, nil)
 	switch {
 	case obj.Offset != 0, obj.Size >= 0 && obj.Length != obj.Size:
-		return c.fault(OpGet, c.from, &Error{Code: CodeUnavailable, Err: errors.New("a part came in place of the whole")})
+		return c.from.fault(OpGet, c.key, &Error{Code: CodeUnavailable, Err: errors.New("a part came in place of the whole")})
 	case c.rules.source != nil && !sameVersion(c.rules.source, &obj.Info):
 		return errChanged
 	}
@@ -85,18 +95,18 @@ func (c *copying) open(ctx context.Context) error {
 
 // put stores the object at the target.
 func (c *copying) put(ctx context.Context) (PutResult, error) {
-	p, ok := c.m.admit(c.to, OpPut, c.rules.force)
-	if !ok {
-		return PutResult{}, c.fault(OpPut, c.to, c.m.whyNot(c.to, OpPut))
+	p, err := c.to.admit(OpPut, c.key, c.rules.force)
+	if err != nil {
+		return PutResult{}, err
 	}
-	defer c.m.release(c.to)
+	defer c.to.release()
 	if c.body.size == 0 { // a store may not look at a body that it knows to be empty
 		if err := c.turn(ctx); err != nil {
-			c.m.settle(c.to, OpPut, p, ClassAbort, err)
+			c.to.m.settle(c.to.b, OpPut, p, ClassAbort, err)
 			return PutResult{}, err
 		}
 	}
-	o := c.m.aside(OpPut, c.key)
+	o := c.to.m.aside(OpPut, c.key)
 	o.call.size = c.body.size
 	o.call.put = PutOptions{Attributes: c.info.Attributes, ModTime: c.info.ModTime, Digests: c.info.Digests, Conditions: c.rules.target}
 	if c.info.ETagStored {
@@ -104,19 +114,20 @@ func (c *copying) put(ctx context.Context) (PutResult, error) {
 	}
 	body := &attemptBody{src: readerFunc(func(p []byte) (int, error) { return c.pour(ctx, p) })}
 	o.call.body = body
-	class := c.m.try(ctx, o, c.to, p)
+	class := c.to.m.try(ctx, o, c.to.b, p)
 	body.detach()
 	switch {
 	case class == ClassOK:
+		if c.rules.stored != nil {
+			c.rules.stored()
+		}
 		return PutResult{Info: o.answer.info, Existed: o.answer.existed, Missed: o.answer.missed}, nil
-	case ctx.Err() != nil:
-		return PutResult{}, c.m.aborted(ctx, &o.call, o.attempts)
-	case c.stop != nil:
+	case ctx.Err() == nil && c.stop != nil:
 		return PutResult{}, c.stop
-	case c.body.Err() != nil:
+	case ctx.Err() == nil && c.body.Err() != nil:
 		return PutResult{}, c.broken(ctx)
 	}
-	return PutResult{}, c.fault(OpPut, c.to, o.answer.err)
+	return PutResult{}, c.fault(ctx, c.to, o, o.answer.err)
 }
 
 // read reads from the source.
@@ -148,9 +159,9 @@ func (c *copying) turn(ctx context.Context) error {
 	c.taken = true
 	lock := c.rules.lock
 	if lock == nil {
-		lock = func(ctx context.Context) (func(), error) { return c.m.commits.lock(ctx, c.key) }
+		lock = c.to.lock
 	}
-	if c.unlock, c.stop = lock(ctx); c.stop == nil && c.rules.still != nil {
+	if c.unlock, c.stop = lock(ctx, c.key); c.stop == nil && c.rules.still != nil {
 		c.stop = c.rules.still(ctx, &c.info)
 	}
 	return c.stop
@@ -159,14 +170,14 @@ func (c *copying) turn(ctx context.Context) error {
 // broken is the error of a copy whose source broke off.
 func (c *copying) broken(ctx context.Context) error {
 	err := c.body.Err()
-	if errors.Is(err, ErrBodyMismatch) && !errors.Is(err, errBodyShort) && !errors.Is(err, errBodyLong) {
-		return c.fault(OpGet, c.from, &Error{Code: CodeBodyMismatch, Err: fmt.Errorf("%w: %w", errCorrupt, err)})
-	}
-	if errors.Is(err, ErrBodyMismatch) {
+	switch {
+	case errors.Is(err, errBodyShort), errors.Is(err, errBodyLong):
 		err = &Error{Code: CodeUnavailable, Err: err} // the source's, not an uploader's
+	case errors.Is(err, ErrBodyMismatch):
+		return c.from.fault(OpGet, c.key, &Error{Code: CodeBodyMismatch, Err: fmt.Errorf("%w: %w", errCorrupt, err)})
 	}
-	c.src.blame(ctx, c.m, err)
-	return c.fault(OpGet, c.from, err)
+	c.src.blame(ctx, c.from.m, err)
+	return c.from.fault(OpGet, c.key, err)
 }
 
 // end closes what is open.
@@ -175,51 +186,18 @@ func (c *copying) end() {
 		c.unlock()
 	}
 	if c.opened {
-		c.src.end(c.m)
+		c.src.end(c.from.m)
 		c.head.drop()
+		c.from.leave()
 	}
 }
 
-// fault says whose error it is.
-func (c *copying) fault(op Op, b *backend, err error) error {
-	return c.m.annotate(err, &call{op: op, key: c.key}, b, 1)
-}
-
-// aside is an operation on backends that were chosen otherwise than by the mode.
-func (m *Mux) aside(op Op, key string) *operation {
-	return &operation{call: call{op: op, key: key}, walk: walk{m: m, p: &pool{}}}
-}
-
-// statOn asks one backend for the object. The error is the backend's, annotated.
-func (m *Mux) statOn(ctx context.Context, b *backend, key string, force bool) (Info, error) {
-	o := m.aside(OpStat, key)
-	if err := m.ask(ctx, o, b, force); err != nil {
-		return Info{}, err
+// fault says whose error it is, unless the caller gave up.
+func (c *copying) fault(ctx context.Context, s *seat, o *operation, err error) error {
+	if ctx.Err() != nil {
+		return s.m.aborted(ctx, &o.call, o.attempts)
 	}
-	return o.answer.info, nil
-}
-
-// deleteOn deletes the object on one backend.
-func (m *Mux) deleteOn(ctx context.Context, b *backend, key string, cond Conditions, force bool) error {
-	o := m.aside(OpDelete, key)
-	o.call.del.Conditions = cond
-	return m.ask(ctx, o, b, force)
-}
-
-// ask makes the operation's call on one backend.
-func (m *Mux) ask(ctx context.Context, o *operation, b *backend, force bool) error {
-	p, ok := m.admit(b, o.call.op, force)
-	if !ok {
-		return m.annotate(m.whyNot(b, o.call.op), &o.call, b, 0)
-	}
-	defer m.release(b)
-	switch class := m.try(ctx, o, b, p); class { //nolint:exhaustive // all others are errors
-	case ClassOK:
-		return nil
-	case ClassAbort:
-		return m.aborted(ctx, &o.call, o.attempts)
-	}
-	return m.annotate(o.answer.err, &o.call, b, o.attempts)
+	return s.fault(o.call.op, c.key, err)
 }
 
 // sameVersion tells whether two looks at an object of one backend saw the same, as far as both tell.

@@ -17,6 +17,11 @@
 // at the exact byte, but only in a copy of the same strong identity ([SameIdentity]). Where there is none, the reader gets
 // an error. It never gets a byte that is not the object's, and never an early end.
 //
+// What has come apart is brought back together by single backends, each in its seat in the tree (seat.go), not by the mux
+// as a whole. [Mux.Verify] walks the lists of all side by side (comparison.go), one row a key, and judges each (holding.go,
+// judge.go); [Mux.Repair] mends what differs (repair.go, mend.go) by copies between two backends (copy.go) that commit in
+// the key's turn (keylock.go), as all that changes a key does.
+//
 // # Error classes
 //
 //   - semantic: the backend answered, and the answer is no (absent, 304, 412, 416, other 4xx). Final, and never its fault.

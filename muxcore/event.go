@@ -16,6 +16,7 @@ const (
 	EventBackendAdded     EventKind = "storage-mux.backend.added"     // Name, Weight
 	EventBackendRemoved   EventKind = "storage-mux.backend.removed"   // Name
 	EventWeightChanged    EventKind = "storage-mux.weight.changed"    // Name, From and To as weights
+	EventRepaired         EventKind = "storage-mux.repaired"          // Name, Op: put or delete, Key, From, Cause
 	EventAttempt          EventKind = "storage-mux.attempt"           // every call to a backend: Name, Op, Class, Took
 )
 
@@ -29,7 +30,7 @@ type Event struct {
 	Key  string
 
 	Name       string // the backend
-	From, To   string // backends of a failover
+	From, To   string // backends of a failover; From also where a repair got its copy
 	Attempt    int    // index of the attempt, from 0
 	Class      Class
 	Code       Code
@@ -41,4 +42,14 @@ type Event struct {
 	ToWeight   int
 	Failed     []string // backends that a fan-out missed
 	Causes     []error  // and why, in the same order
+	Cause      RepairCause
 }
+
+// RepairCause is what made a backend get a copy that it lacked, or lose one that it should not have.
+type RepairCause string
+
+// The causes.
+const (
+	CauseRepair RepairCause = "repair" // [Mux.Repair]
+	CauseRead   RepairCause = "read"   // [Settings.ReadRepair]
+)

@@ -18,6 +18,9 @@ const (
 	// InternalPrefix is the one reserved place in which stores keep objects: what Caddy itself puts there
 	// (certificates, locks). Doors refuse it by [CheckKey]; stores and muxes admit it by [CheckStoreKey].
 	InternalPrefix = ReservedPrefix + "/storage/"
+
+	// LockPrefix begins the keys of Caddy's locks. Each lives on one backend only, so they are never compared or copied.
+	LockPrefix = InternalPrefix + "locks/"
 )
 
 // The reasons for which a key is refused.

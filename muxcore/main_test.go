@@ -127,3 +127,13 @@ func backendOf(err error) string {
 	}
 	return ""
 }
+
+// newMuxUnclosed makes a mux that whoever takes it closes.
+func newMuxUnclosed(tb testing.TB, set muxcore.Settings, backends ...muxcore.Backend) *muxcore.Mux {
+	tb.Helper()
+	m, err := muxcore.New(set, backends...)
+	if err != nil {
+		tb.Fatalf("New(%+v) = %v", set, err)
+	}
+	return m
+}

@@ -1,0 +1,163 @@
+package muxcore
+
+import "slices"
+
+// row is what the backends of a tree hold at one key, by seat.
+type row struct {
+	key string
+	at  []holding
+}
+
+// verdict is what a row should be.
+type verdict struct {
+	decided bool        // false: those whose word counts could not be asked, or what they hold is rotten
+	source  *holding    // what everybody should hold; nil: nothing
+	states  []CopyState // by seat
+}
+
+// differs tells whether anything is wrong.
+func (v *verdict) differs() bool { return slices.ContainsFunc(v.states, CopyState.Differs) }
+
+// judge decides what a row should be. truth is the limb whose word counts; the top of the tree means that of its mode:
+// the origin in shield, else the newest copy. A copy whose bytes are not those of its own record never wins. If it is not
+// to be had, the row stays undecided, or with anyway is judged by the newest copy that there is.
+func judge(r *row, truth *limb, anyway bool) verdict {
+	var v verdict
+	v.source, v.decided = truth.word(r)
+	if !v.decided {
+		v.source = standIn(r, truth)
+		if v.source == nil && anyway {
+			v.source = newest(r)
+		}
+		v.decided = v.source != nil
+	}
+	if v.source != nil {
+		v.source = better(r, v.source)
+	}
+	v.states = make([]CopyState, len(r.at))
+	for i := range r.at {
+		v.states[i] = state(r, &r.at[i], &v)
+	}
+	return v
+}
+
+// word is what the limb holds by its own rule: nil and true if nothing, nil and false if nobody knows.
+func (l *limb) word(r *row) (*holding, bool) {
+	if l.seat != nil {
+		h := &r.at[l.seat.index]
+		switch {
+		case !h.known || h.held && h.corrupt:
+			return nil, false
+		case !h.held:
+			return nil, true
+		}
+		return h, true
+	}
+	if d := l.decider(); d != l {
+		return d.word(r)
+	}
+	var best *holding
+	decided := true
+	for _, part := range l.parts {
+		h, ok := part.word(r)
+		decided = decided && ok
+		if h != nil && (best == nil || newer(h, best)) {
+			best = h
+		}
+	}
+	return best, decided || best != nil
+}
+
+// decider is the limb whose word is that of l: the origin of a shield decides alone.
+func (l *limb) decider() *limb {
+	for l.seat == nil && l.m.mode.origin {
+		l = l.parts[0]
+	}
+	return l
+}
+
+// standIn takes the place of a truth whose bytes are rotten: a copy of the same version elsewhere, else the newest.
+func standIn(r *row, truth *limb) *holding {
+	var rotten, best *holding
+	for i := range r.at {
+		if h := &r.at[i]; h.known && h.held && h.corrupt && truth.decider().has(h.seat) && (rotten == nil || newer(h, rotten)) {
+			rotten = h
+		}
+	}
+	if rotten == nil {
+		return nil
+	}
+	for i := range r.at {
+		h := &r.at[i]
+		if !h.good() {
+			continue
+		}
+		alike := recorded(rotten, h)
+		switch {
+		case best == nil, alike && !recorded(rotten, best):
+			best = h
+		case alike == recorded(rotten, best) && newer(h, best):
+			best = h
+		}
+	}
+	return best
+}
+
+// newest is the copy that was modified last.
+func newest(r *row) (best *holding) {
+	for i := range r.at {
+		if h := &r.at[i]; h.good() && (best == nil || newer(h, best)) {
+			best = h
+		}
+	}
+	return best
+}
+
+// recorded tells whether two copies are of one version by what is recorded of them, whatever their bytes are now.
+func recorded(a, b *holding) bool {
+	if a.info.Digests.contradict(&b.info.Digests) {
+		return false
+	}
+	sameDigest := a.info.Digests.SHA256 != nil && b.info.Digests.SHA256 != nil
+	return sameDigest || a.info.ETagStored && b.info.ETagStored && a.info.ETag == b.info.ETag
+}
+
+// better is the copy to go by among those that are the same as h as far as anybody can tell: one with an identity of ours
+// says more than one without, and the newest of them is the likeliest to be the same indeed.
+func better(r *row, h *holding) *holding {
+	if h.info.ETagStored {
+		return h
+	}
+	var best *holding
+	for i := range r.at {
+		other := &r.at[i]
+		if other.good() && other.info.ETagStored && compare(h, other) == CopySame && (best == nil || newer(other, best)) {
+			best = other
+		}
+	}
+	if best == nil {
+		return h
+	}
+	return best
+}
+
+// state of one copy.
+func state(r *row, h *holding, v *verdict) CopyState {
+	switch {
+	case !h.known:
+		return CopyUnknown
+	case h.held && v.decided && v.source == nil:
+		return CopyExtra
+	case h.held && h.corrupt:
+		return CopyCorrupt
+	case !v.decided:
+		return CopyUnknown
+	case v.source == nil:
+		return CopyAbsent
+	case h.held:
+		return compare(v.source, h)
+	case h.seat.wants(r.key):
+		return CopyMissing
+	}
+	return CopyAbsent
+}
