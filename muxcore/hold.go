@@ -33,6 +33,23 @@ func (b *backend) letGo() error {
 	return Close(b.Store)
 }
 
+// holdAll keeps the stores of all backends open, whatever their state, until release is called.
+func (m *Mux) holdAll() (held []*backend, release func()) {
+	for _, b := range m.snapshot.Load().all {
+		for n := b.holds.n.Load(); n > 0; n = b.holds.n.Load() {
+			if b.holds.n.CompareAndSwap(n, n+1) {
+				held = append(held, b)
+				break
+			}
+		}
+	}
+	return held, func() {
+		for _, b := range held {
+			_ = b.letGo()
+		}
+	}
+}
+
 // hold keeps a backend's store open for a goroutine that may be abandoned. Whoever is first decides: it has ended in
 // time, or it was abandoned.
 type hold struct {

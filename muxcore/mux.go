@@ -386,6 +386,9 @@ func (m *Mux) Capabilities() Capabilities {
 		c.Write = c.Write || b.writable()
 		c.ConditionalWrite = c.ConditionalWrite || b.writable() && b.abilities().ConditionalWrite
 		c.Metadata = c.Metadata || b.writable() && b.abilities().Metadata
+		c.Range = c.Range || b.abilities().Range
+		c.Digests = c.Digests || b.abilities().Digests
+		c.Purge = c.Purge || b.abilities().Purge
 	}
 	return c
 }

@@ -216,7 +216,10 @@ type Capabilities struct {
 	Write            bool // Put and Delete
 	List             bool
 	ConditionalWrite bool // PutOptions.Conditions and DeleteOptions.Conditions, atomically
-	Metadata         bool // keeps PutOptions.ETag and Attributes
+	Metadata         bool // keeps PutOptions.ETag, ModTime and Attributes
+	Range            bool // opens a part of an object without reading what is before it
+	Digests          bool // tells digests of what it holds, where it was given them or has its own
+	Purge            bool // a content delivery network stands in front of it: the store is a [CDN]
 }
 
 // Waits says how a store's calls behave while they wait for something.
@@ -255,7 +258,7 @@ func CapabilitiesOf(s Store) Capabilities {
 	if c, ok := s.(Capable); ok {
 		return c.Capabilities()
 	}
-	return Capabilities{Write: true, List: true, ConditionalWrite: true, Metadata: true}
+	return Capabilities{Write: true, List: true, ConditionalWrite: true, Metadata: true, Range: true, Digests: true}
 }
 
 // WaitsOf asks s how its calls wait.

@@ -108,7 +108,7 @@ func (s *Store) Waits() muxcore.Waits { return muxcore.WaitsWithContext }
 // Capabilities implements muxcore.Capable. List is true until the origin has said otherwise, and again some time after.
 func (s *Store) Capabilities() muxcore.Capabilities {
 	yes, known := s.lists.get(s.now())
-	return muxcore.Capabilities{Write: true, List: yes || !known, ConditionalWrite: s.write}
+	return muxcore.Capabilities{Write: true, List: yes || !known, ConditionalWrite: s.write, Range: true, Digests: true}
 }
 
 // Probe implements muxcore.Prober: a HEAD of the health path. Whatever is no failure of the origin is a sign of life,

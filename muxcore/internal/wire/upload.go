@@ -27,8 +27,9 @@ type Upload struct {
 	body *muxcore.CheckedBody
 	size int64
 
-	turn chan struct{} // holds one token: whoever has it may touch body and what follows
-	all  []byte        // the whole body, once it was read
+	turn  chan struct{} // holds one token: whoever has it may touch body and what follows
+	all   []byte        // the whole body, once it was read
+	loans int           // how often it was lent to a request
 
 	gone     chan struct{} // closed when the body was taken back
 	goneOnce sync.Once
@@ -56,10 +57,17 @@ func (u *Upload) take() error {
 	}
 }
 
-// Read implements io.Reader for the transport.
-func (u *Upload) Read(p []byte) (int, error) {
+// Read implements io.Reader.
+func (u *Upload) Read(p []byte) (int, error) { return u.read(p, nil) }
+
+// read reads for a loan, or without one.
+func (u *Upload) read(p []byte, l *loan) (int, error) {
 	if err := u.take(); err != nil {
 		return 0, err
+	}
+	if l != nil && l.n != u.loans {
+		u.turn <- struct{}{}
+		return 0, errTakenBack
 	}
 	n, err := u.body.Read(p)
 	u.turn <- struct{}{}
@@ -69,8 +77,44 @@ func (u *Upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer for the transport. The body is not ours to close.
-func (u *Upload) Close() error { return nil }
+// loan is the body for one request. It ends when the body is lent to another one, so that what is left of the first cannot
+// take bytes from the second.
+type loan struct {
+	u *Upload
+	n int
+}
+
+// Read implements io.Reader for the transport.
+func (l *loan) Read(p []byte) (int, error) { return l.u.read(p, l) }
+
+// Close implements io.Closer. The body is not the transport's to close.
+func (l *loan) Close() error { return nil }
+
+// lend makes the body that of a new request.
+func (u *Upload) lend() (*loan, error) {
+	if err := u.take(); err != nil {
+		return nil, err
+	}
+	defer func() { u.turn <- struct{}{} }()
+	u.loans++
+	return &loan{u, u.loans}, nil
+}
+
+// Rewinds tells whether the body can be sent, or sent again: it is at hand whole, or nobody has read of it yet. Then the
+// request that has it now gets nothing of it any more.
+func (u *Upload) Rewinds() bool {
+	select {
+	case <-u.turn:
+	default:
+		return false // it is being read
+	}
+	defer func() { u.turn <- struct{}{} }()
+	if u.all == nil && u.body.Len() > 0 {
+		return false
+	}
+	u.loans++
+	return true
+}
 
 // Settle takes the body back when the Put is over: see [Upload.TakeBack]. Once ctx has ended it waits less.
 func (u *Upload) Settle(ctx context.Context) (whole bool, err error) {
@@ -161,15 +205,21 @@ func (u *Upload) complete() bool {
 
 // through sends req with the body.
 func (u *Upload) through(t http.RoundTripper, req *http.Request) (*http.Response, error) {
-	req.Body, req.ContentLength = u, u.size
-	if u.size >= 0 && u.size <= SpoolSize {
-		if err := u.spool(); err != nil {
+	req.ContentLength = u.size
+	if u.size < 0 || u.size > SpoolSize {
+		lent, err := u.lend()
+		if err != nil {
 			return nil, err
 		}
-		req.Body = http.NoBody
-		if u.size > 0 {
-			req.Body = io.NopCloser(bytes.NewReader(u.all))
-		}
+		req.Body = lent
+		return t.RoundTrip(req)
+	}
+	if err := u.spool(); err != nil {
+		return nil, err
+	}
+	req.Body = http.NoBody
+	if u.size > 0 {
+		req.Body = io.NopCloser(bytes.NewReader(u.all))
 	}
 	return t.RoundTrip(req)
 }
