@@ -1,6 +1,7 @@
 package muxcore
 
 import (
+	"bytes"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -112,12 +113,15 @@ func (opts *GetOptions) Resolve(info *Info) (offset, length int64, err error) {
 }
 
 // SameIdentity tells whether two copies are the same bytes, so that one may continue the other: equal strong ETags and
-// length; where the ETag is not one that we stored, equal modification times as well if both are known.
+// length; where the ETag is not one that we stored, equal SHA-256, or else equal modification times if both are known.
 func SameIdentity(a, b *Info) bool {
 	if a.Size != b.Size || a.Size < 0 || !EqualStrong(a.ETag, b.ETag) {
 		return false
 	}
 	if a.ETagStored && b.ETagStored || a.ModTime.IsZero() || b.ModTime.IsZero() {
+		return true
+	}
+	if a.Digests.SHA256 != nil && bytes.Equal(a.Digests.SHA256, b.Digests.SHA256) {
 		return true
 	}
 	return a.ModTime.Truncate(time.Second).Equal(b.ModTime.Truncate(time.Second))

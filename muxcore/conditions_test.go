@@ -217,6 +217,15 @@ func TestIdentityIsStrongTagAndLengthAndTimeOfForeigners(t *testing.T) {
 	}
 	stored, later := a, a
 	stored.ETagStored, later.ETagStored, later.ModTime = true, true, baseTime.Add(time.Hour)
+	sum := Digests{SHA256: []byte("the sum of the bytes")}
+	digested, digestedLater := Info{Size: 1, ETag: `"a"`, ModTime: stored.ModTime, Digests: sum}, Info{Size: 1, ETag: `"a"`, ModTime: stored.ModTime.Add(time.Hour), Digests: sum}
+	if !SameIdentity(&digested, &digestedLater) {
+		t.Error("copies of equal ETag, length and SHA-256 are not the same, though only their times differ")
+	}
+	digestedLater.Digests.SHA256 = []byte("another sum")
+	if SameIdentity(&digested, &digestedLater) {
+		t.Error("copies of another SHA-256 and another time are the same")
+	}
 	if !SameIdentity(&stored, &later) {
 		t.Error("SameIdentity of two stored tags depends on time")
 	}

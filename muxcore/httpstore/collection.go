@@ -46,7 +46,7 @@ func (s *Store) makeRoom(ctx context.Context, key string, status int) bool {
 // with it, so the collection is put aside first, looked at again, and put back if it has become somebody's.
 func (s *Store) clear(ctx context.Context, key string) bool {
 	dir := key + "/"
-	aside := parentOf(key) + muxcore.ReservedPrefix + "-" + rand.Text() + "/"
+	aside := wire.ParentOf(key) + muxcore.ReservedPrefix + "-" + rand.Text() + "/"
 	if !s.isEmpty(ctx, dir) || !s.move(ctx, dir, aside) {
 		return false
 	}
@@ -68,7 +68,7 @@ func (s *Store) clear(ctx context.Context, key string) bool {
 func (s *Store) isEmpty(ctx context.Context, dir string) bool {
 	members, err := s.members(ctx, dir)
 	for i := range members {
-		if !members[i].collection() || !s.isEmpty(ctx, members[i].key) {
+		if !members[i].Collection() || !s.isEmpty(ctx, members[i].Key) {
 			return false
 		}
 	}
@@ -106,7 +106,7 @@ func (s *Store) conflicts(ctx context.Context, key string, status int) bool {
 	if kind, err := s.kindOf(ctx, muxcore.OpPut, key); err != nil || kind == kindCollection {
 		return err == nil
 	}
-	for above := parentOf(key); above != ""; above = parentOf(above) {
+	for above := wire.ParentOf(key); above != ""; above = wire.ParentOf(above) {
 		above = strings.TrimSuffix(above, "/")
 		kind, err := s.kindOf(ctx, muxcore.OpPut, above)
 		if err != nil || kind != kindAbsent {
@@ -169,7 +169,7 @@ func (s *Store) kindBelow(ctx context.Context, op muxcore.Op, key string, refusa
 	}
 	switch statusOf(refusal) {
 	case http.StatusMethodNotAllowed, http.StatusConflict:
-		if above := strings.TrimSuffix(parentOf(key), "/"); above != "" {
+		if above := strings.TrimSuffix(wire.ParentOf(key), "/"); above != "" {
 			if kind, err := s.kindOf(ctx, op, above); err == nil && kind != kindCollection {
 				return kindAbsent, nil
 			}

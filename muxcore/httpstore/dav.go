@@ -58,12 +58,9 @@ func (s *Store) isDAV(ctx context.Context, op muxcore.Op, key string) (bool, err
 	return yes, nil
 }
 
-// parentOf is the collection that key is in, with its slash, or "" for the base.
-func parentOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
-
 // ensureParents makes the collections above key, if the origin needs that.
 func (s *Store) ensureParents(ctx context.Context, key string) error {
-	dir := parentOf(key)
+	dir := wire.ParentOf(key)
 	if dir == "" || s.parents.has(dir) {
 		return nil
 	}
@@ -77,7 +74,7 @@ func (s *Store) ensureParents(ctx context.Context, key string) error {
 
 // madeParents tells whether a conflict was for missing collections, and is none any more.
 func (s *Store) madeParents(ctx context.Context, key string) bool {
-	dir := parentOf(key)
+	dir := wire.ParentOf(key)
 	if dir == "" {
 		return false
 	}
@@ -96,7 +93,7 @@ func (s *Store) makeCollection(ctx context.Context, key, dir string) (made bool,
 	if err != nil {
 		return false, err
 	}
-	if above := parentOf(strings.TrimSuffix(dir, "/")); status == http.StatusConflict && above != "" {
+	if above := wire.ParentOf(strings.TrimSuffix(dir, "/")); status == http.StatusConflict && above != "" {
 		if _, err := s.makeCollection(ctx, key, above); err != nil {
 			return false, err
 		}
