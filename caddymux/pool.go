@@ -26,6 +26,8 @@ type tree struct {
 	store *muxcore.Mux // set by open
 	root  *branch      // what it is opened from
 
+	spool *spool
+
 	opened  sync.Once
 	openErr error
 	users   atomic.Int64 // configs together are one, each request is one; closed at 0
@@ -48,6 +50,7 @@ func newTree(root *branch) (*tree, error) {
 	if err := root.openStores(); err != nil {
 		return nil, err
 	}
+	t.spool = takeSpool()
 	t.users.Store(1)
 	return t, nil
 }
@@ -55,7 +58,7 @@ func newTree(root *branch) (*tree, error) {
 // open makes the mux, and with it starts its health checks. That is not done while a config is provisioned, as that
 // happens for `caddy validate` as well.
 func (t *tree) open() error {
-	t.opened.Do(func() { t.store, t.openErr = t.root.build(t.observe) })
+	t.opened.Do(func() { t.store, t.openErr = t.root.build(t.observe, t.spool.core) })
 	return t.openErr
 }
 
@@ -122,6 +125,7 @@ func (t *tree) release() {
 	} else {
 		t.err = t.root.closeStores()
 	}
+	t.spool.giveBack()
 	close(t.done)
 }
 
@@ -259,14 +263,14 @@ func (one *member) core(nested muxcore.Store) muxcore.Backend {
 }
 
 // build makes the mux.
-func (b *branch) build(observe func(muxcore.Event)) (*muxcore.Mux, error) {
+func (b *branch) build(observe func(muxcore.Event), spool *muxcore.Spool) (*muxcore.Mux, error) {
 	set := b.set
-	set.Observe = observe
+	set.Observe, set.Spool = observe, spool
 	var backends []muxcore.Backend
 	for i := range b.members {
 		var nested muxcore.Store
 		if inner := b.members[i].nested; inner != nil {
-			mux, err := inner.build(observe)
+			mux, err := inner.build(observe, spool)
 			if err != nil {
 				return nil, err
 			}

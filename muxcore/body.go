@@ -131,6 +131,43 @@ func (c *CheckedBody) Err() error {
 	return c.err
 }
 
+// compute has the SHA-256 found out while the body is read, where no digest is asked for that could stand for it and
+// nobody above computes one.
+func (c *CheckedBody) compute() {
+	if _, ok := c.src.(interface{ checked() }); !ok && len(c.sums) == 0 && c.n == 0 {
+		c.sums = append(c.sums, sum{"SHA-256", sha256.New(), nil})
+	}
+}
+
+// Digests are those that are known of the body: none before it is complete.
+func (c *CheckedBody) Digests() Digests {
+	if !c.Complete() {
+		return Digests{}
+	}
+	d := DigestsOf(c.src)
+	for _, s := range c.sums {
+		switch got := s.hash.Sum(nil); s.name {
+		case "MD5":
+			d.MD5 = got
+		case "SHA-256":
+			d.SHA256 = got
+		case "SHA-512":
+			d.SHA512 = got
+		}
+	}
+	return d
+}
+
+// DigestsOf asks the body of a Put, after its end was read, for what is known of its digests, so that a store can record
+// them without computing any: a mux finds out the SHA-256 of whatever it sends, once for all backends. What was declared
+// is in PutOptions.Digests as well.
+func DigestsOf(body io.Reader) Digests {
+	if d, ok := body.(interface{ Digests() Digests }); ok {
+		return d.Digests()
+	}
+	return Digests{}
+}
+
 // Len is the number of bytes read so far.
 func (c *CheckedBody) Len() int64 { return c.n }
 

@@ -6,79 +6,66 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 const (
-	chunkSize  = 64 << 10
-	chunkAhead = 4 // chunks that one reader may be behind another
+	// window is how many blocks a reader may be behind another at no cost to the spool.
+	window = 4
 
-	stallStep = 100 * time.Millisecond // how exactly it is measured how long one holds up others
+	stallStep = 100 * time.Millisecond // how often somebody looks who holds up whom
 )
 
-// broadcast gives one body to several readers at the pace of the slowest that is still there, in bounded memory: a reader
-// that holds up the others is cut loose when its own attempt runs out of time. Followers get the end of the body only
-// when they are told that they may: a store commits at the end, so nobody does before that.
+// broadcast gives one body to several readers, each at its own pace as long as the spool has room for what some have yet
+// to read; then at the pace of the slowest that is still there. A reader is cut loose when it has held up the others, or
+// the answer, for its own timeout in all. Followers get the end of the body only when they are told that they may: a store
+// commits at the end, so nobody does before that.
 type broadcast struct {
 	src     *CheckedBody
+	reel    *reel
 	readers []*branch
-	ended   chan struct{} // closed when no chunk will follow
-	err     error         // why the body goes no further; written before ended is closed
+	enough  int           // commits that make a success, whatever becomes of the others
 	turn    chan struct{} // closed when it is the body's turn to be committed
 	lock    func() error  // waits for that, once the whole body is there
 	may     chan struct{} // closed when followers may have the end, or must go without
 	mayErr  error         // written before may is closed
+	room    chan struct{} // has a token when a block was dropped, or somebody left
+
+	mu      sync.Mutex
+	blocks  []*block // that some reader has yet to pass
+	first   int      // number of the first of them in the body
+	kept    int      // number of the first block that is not paid for
+	ended   bool     // no block will follow
+	err     error    // why the body goes no further; set before ended
+	commits int
+	timers  []*time.Timer // of those that hold up the answer
 }
 
-// chunk of a body, shared by all readers and never changed.
-type chunk struct {
-	data []byte
-	last bool // the body ends with it, in err
-	err  error
-}
-
-// branch is the body as one reader sees it.
-type branch struct {
-	b       *broadcast
-	follows bool
-	chunks  chan chunk
-	gone    chan struct{}
-	once    sync.Once
-
-	patience time.Duration // how long it may hold up others in all
-	stalled  time.Duration // how long it has
-	cut      atomic.Bool   // for having done so too long
-
-	cur chunk
-	off int
-	err error
-}
-
-func newBroadcast(src *CheckedBody, n int, lock func() error) *broadcast {
-	b := &broadcast{src: src, lock: lock, turn: make(chan struct{}), may: make(chan struct{}), ended: make(chan struct{})}
+func newBroadcast(src *CheckedBody, spool *Spool, n, enough int, lock func() error) *broadcast {
+	b := &broadcast{
+		src: src, reel: spool.newReel(), enough: max(enough, 1), lock: lock,
+		turn: make(chan struct{}), may: make(chan struct{}), room: make(chan struct{}, 1),
+	}
 	for range n {
-		b.readers = append(b.readers, &branch{b: b, chunks: make(chan chunk, chunkAhead), gone: make(chan struct{})})
+		b.readers = append(b.readers, &branch{b: b, wake: make(chan struct{}, 1), gone: make(chan struct{})})
 	}
 	return b
 }
 
 // run reads the body to its end, or until nobody reads it any more or ctx ends.
 func (b *broadcast) run(ctx context.Context) {
-	defer func() {
-		b.err = context.Cause(ctx)
-		close(b.ended)
-	}()
-	next, err := b.fill()
+	defer b.over(ctx)
+	next := b.fill()
 	for {
-		this := chunk{data: next, last: err != nil, err: err}
-		if err == nil {
-			next, err = b.fill()
-			if len(next) == 0 && err != nil { // the end came alone: it belongs to the chunk before
-				this.last, this.err = true, err
+		this := next
+		if !this.last {
+			next = b.fill()
+			if next.last && next.n == 0 { // the end came alone: it belongs to the block before
+				this.last, this.err = true, next.err
+				b.reel.drop(next, false)
 			}
 		}
-		if !b.hand(ctx, this) {
+		if !b.append(ctx, this) {
 			return
 		}
 		if this.last {
@@ -90,19 +77,54 @@ func (b *broadcast) run(ctx context.Context) {
 	}
 }
 
-// fill reads one chunk; an error comes with the last bytes. Once nobody reads any more it stops: a refusal must not wait
+// over says that nothing follows.
+func (b *broadcast) over(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended, b.err = true, context.Cause(ctx)
+	for _, r := range b.readers {
+		signal(r.wake)
+	}
+}
+
+// gaveUp is why it will never be the body's turn.
+func (b *broadcast) gaveUp() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-b.turn:
+		return nil
+	default:
+	}
+	if b.ended && b.err == nil {
+		return errDetached
+	}
+	return b.err
+}
+
+// fill reads one block; an error comes with the last bytes. Once nobody reads any more it stops: a refusal must not wait
 // for the rest of what a slow uploader sends.
-func (b *broadcast) fill() ([]byte, error) {
-	buf := make([]byte, chunkSize)
-	n := 0
-	for n < len(buf) && b.anybody() {
-		m, err := b.src.Read(buf[n:])
-		n += m
+func (b *broadcast) fill() *block {
+	next := b.reel.block()
+	for next.n < blockSize && b.anybody() {
+		n, err := b.read(next.data[next.n:])
+		next.n += n
 		if err != nil {
-			return buf[:n], err
+			next.last, next.err = true, err
+			break
 		}
 	}
-	return buf[:n], nil
+	return next
+}
+
+// read reads the source, whose panic is its error.
+func (b *broadcast) read(p []byte) (n int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			n, err = 0, panicked(r)
+		}
+	}()
+	return b.src.Read(p)
 }
 
 // anybody tells whether there is a reader left.
@@ -110,50 +132,145 @@ func (b *broadcast) anybody() bool {
 	return slices.ContainsFunc(b.readers, func(r *branch) bool { return !r.left() })
 }
 
-// hand gives a chunk to all readers, and tells whether there are any.
-func (b *broadcast) hand(ctx context.Context, c chunk) bool {
-	for _, r := range b.readers {
-		if !r.left() && !b.handTo(ctx, r, c) {
+// append hands a block to all readers, once there is room for it, and tells whether the body goes on.
+func (b *broadcast) append(ctx context.Context, next *block) bool {
+	var tick *time.Ticker
+	var since time.Time
+	for !b.makeRoom() {
+		if tick == nil {
+			since, tick = time.Now(), time.NewTicker(stallStep)
+			defer tick.Stop()
+		}
+		select {
+		case <-b.room:
+		case <-tick.C:
+		case <-ctx.Done():
 			return false
 		}
+		now := time.Now()
+		b.blame(since, now)
+		since = now
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blocks = append(b.blocks, next)
+	for _, r := range b.readers {
+		if !r.waiting.IsZero() {
+			r.waiting = time.Time{}
+			signal(r.wake)
+		}
+	}
+	b.trim()
 	return b.anybody()
 }
 
-// handTo gives a chunk to one reader, and tells whether the body goes on. A reader that takes its time is waited for; one
-// that holds up others, who have taken all there is, is cut loose when it has done so for its own timeout in all.
-func (b *broadcast) handTo(ctx context.Context, r *branch, c chunk) bool {
-	select {
-	case r.chunks <- c:
-		return true
-	default:
-	}
-	tick := time.NewTicker(stallStep)
-	defer tick.Stop()
-	for {
-		select {
-		case r.chunks <- c:
-			return true
-		case <-r.gone:
-			return true
-		case <-ctx.Done():
+// makeRoom makes sure that no more than the window is unpaid, and tells whether the spool had room for that.
+func (b *broadcast) makeRoom() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.first+len(b.blocks)-b.kept >= window {
+		oldest := b.blocks[b.kept-b.first]
+		oldest.moving = true
+		b.mu.Unlock()
+		slot, ok := b.reel.keep(oldest)
+		b.mu.Lock()
+		oldest.moving, oldest.slot = false, slot
+		switch {
+		case oldest.dropped:
+			b.reel.drop(oldest, b.inUse(oldest))
+		case !ok:
 			return false
-		case <-tick.C:
-			if b.starves(r) {
-				r.stalled += stallStep
+		default:
+			b.kept++
+			if slot != noSlot {
+				b.reel.forget(oldest, b.inUse(oldest))
 			}
-			if r.stalled >= r.patience {
-				r.cut.Store(true)
-				r.leave()
-				return true
-			}
+		}
+	}
+	return true
+}
+
+// blame counts the time from since to now to those that hold up others, who have taken all there is, and cuts loose whoever
+// has had too much of it. Who decides is waited for: without it, the others have nothing to commit.
+func (b *broadcast) blame(since, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.readers {
+		if r.left() || r.decides || r.at > b.kept {
+			continue
+		}
+		r.stalled += b.starved(r, since, now)
+		if r.stalled >= r.patience {
+			r.cutLoose()
 		}
 	}
 }
 
-// starves tells whether anybody waits for more because of r.
-func (b *broadcast) starves(r *branch) bool {
-	return slices.ContainsFunc(b.readers, func(other *branch) bool { return other != r && !other.left() && len(other.chunks) == 0 })
+// starved is for how long anybody has waited for more because of r. It must be called with b.mu held.
+func (b *broadcast) starved(r *branch, since, now time.Time) (most time.Duration) {
+	for _, other := range b.readers {
+		if other == r || other.left() || other.waiting.IsZero() {
+			continue
+		}
+		from := since
+		if other.waiting.After(from) {
+			from = other.waiting
+		}
+		most = max(most, now.Sub(from))
+	}
+	return most
+}
+
+// trim drops the blocks that every reader has passed. It must be called with b.mu held.
+func (b *broadcast) trim() {
+	lowest := b.first + len(b.blocks)
+	for _, r := range b.readers {
+		if !r.left() {
+			lowest = min(lowest, r.at)
+		}
+	}
+	if lowest == b.first {
+		return
+	}
+	for _, passed := range b.blocks[:lowest-b.first] {
+		if passed.moving {
+			passed.dropped = true
+		} else {
+			b.reel.drop(passed, b.inUse(passed))
+		}
+	}
+	b.blocks = slices.Delete(b.blocks, 0, lowest-b.first)
+	b.first = lowest
+	b.kept = max(b.kept, b.first)
+	signal(b.room)
+}
+
+// inUse tells whether a reader, who may have left, is reading in a block. It must be called with b.mu held.
+func (b *broadcast) inUse(one *block) bool {
+	return slices.ContainsFunc(b.readers, func(r *branch) bool { return r.cur == one })
+}
+
+// finished says that a reader's part has ended. Once there are enough commits, those that are still reading hold up the
+// answer, and have what is left of their patience to come to their end.
+func (b *broadcast) finished(r *branch, committed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.leaveLocked()
+	if !committed {
+		return
+	}
+	if b.commits++; b.commits != b.enough {
+		return
+	}
+	for _, late := range b.readers {
+		if !late.left() && late.patience < never {
+			b.timers = append(b.timers, time.AfterFunc(late.patience-late.stalled, func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				late.cutLoose()
+			}))
+		}
+	}
 }
 
 // permit lets the followers have the end of the body, or with an error has them fail instead. It is called once.
@@ -162,92 +279,24 @@ func (b *broadcast) permit(err error) {
 	close(b.may)
 }
 
-// Read implements io.Reader.
-func (r *branch) Read(p []byte) (int, error) {
-	if r.err != nil {
-		return 0, r.err
+// close gives back what the body took of the spool. Nobody may read any more, and run must have ended.
+func (b *broadcast) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.timers {
+		t.Stop()
 	}
-	for r.off == len(r.cur.data) {
-		if r.cur.last {
-			r.err = r.cur.err
-			return 0, r.err
-		}
-		if r.err = r.take(); r.err != nil {
-			return 0, r.err
-		}
+	for _, r := range b.readers {
+		r.leaveLocked()
 	}
-	n := copy(p, r.cur.data[r.off:])
-	r.off += n
-	return n, nil
+	b.trim()
+	b.reel.close()
 }
 
-// take waits for the next chunk.
-func (r *branch) take() error {
-	if r.left() {
-		return r.why() // whatever is still queued
-	}
+// signal puts a token into c, if there is none.
+func signal(c chan struct{}) {
 	select {
-	case r.cur = <-r.chunks:
-	case <-r.gone:
-		return r.why()
-	case <-r.b.ended:
-		select {
-		case r.cur = <-r.chunks:
-		default:
-			return r.b.err
-		}
-	}
-	r.off = 0
-	if !r.cur.last || !errors.Is(r.cur.err, io.EOF) {
-		return nil
-	}
-	return r.end()
-}
-
-// end waits until the reader may have the end of the body: for the key's turn, and as a follower for leave.
-func (r *branch) end() error {
-	select {
-	case <-r.b.turn:
-	case <-r.gone:
-		return r.why()
-	case <-r.b.ended:
-		select {
-		case <-r.b.turn:
-		default:
-			return r.b.err // the caller gave up
-		}
-	}
-	if !r.follows {
-		return nil
-	}
-	select {
-	case <-r.b.may:
-		return r.b.mayErr
-	case <-r.gone:
-		return r.why()
-	}
-}
-
-// leave ends the reader's part. It may be called from any goroutine, and more than once.
-func (r *branch) leave() { r.once.Do(func() { close(r.gone) }) }
-
-// left tells whether the reader's part has ended.
-func (r *branch) left() bool {
-	select {
-	case <-r.gone:
-		return true
+	case c <- struct{}{}:
 	default:
-		return false
 	}
 }
-
-// why is the error of a reader whose part was ended.
-func (r *branch) why() error {
-	if r.cut.Load() {
-		return &Error{Code: CodeBackendTimeout, Op: OpPut, Err: errHeldUp}
-	}
-	return errDetached
-}
-
-// errHeldUp is why a backend is cut loose from a fan-out.
-var errHeldUp = errors.New("held up the other backends for its whole timeout")

@@ -11,7 +11,8 @@
 // (health.go). An attempt calls one of them (attempt.go): under a watch that ends it when it makes no progress (watch.go),
 // on a goroutine of its own if it may hang, and with every panic caught. What came back is classified ([Classify], the
 // only place that decides what an error means), recorded and told. Reads and writes (read.go, write.go) are loops over
-// attempts; what goes to all at once is a race (race.go) or a fan-out (fanout.go, broadcast.go); lists are merged (list.go).
+// attempts; what goes to all at once is a race (race.go) or a fan-out (fanout.go, broadcast.go); what some have yet to read
+// of a body waits in the spool (spool.go); lists are merged (list.go).
 //
 // A body that a mux hands out survives its backend (resume.go): when it breaks off or stalls, the mux goes on elsewhere
 // at the exact byte, but only in a copy of the same strong identity ([SameIdentity]). Where there is none, the reader gets

@@ -23,7 +23,7 @@ func (m *Mux) putAll(ctx context.Context, o *operation, load *payload) (PutResul
 		first := share{b: decider, permit: p, decides: true, call: o.call}
 		shares = append([]share{first}, shares...)
 	}
-	m.stream(ctx, shares, load)
+	m.stream(ctx, o, shares, load)
 	return m.putResult(ctx, o, shares, load)
 }
 
@@ -46,27 +46,33 @@ func (m *Mux) decider(ctx context.Context, o *operation) (*backend, permit, erro
 	return b, p, nil
 }
 
-// stream gives one body to all shares and waits for each to end.
-func (m *Mux) stream(ctx context.Context, shares []share, load *payload) {
+// stream gives one body to all shares and waits for each to end. One that is slow, and not needed for a success, is waited
+// for no longer than its timeout once the others have committed.
+func (m *Mux) stream(ctx context.Context, o *operation, shares []share, load *payload) {
 	reading, stop := context.WithCancel(ctx)
 	var unlock func()
-	cast := newBroadcast(load.stream(), len(shares), func() (err error) {
+	enough := m.quorum(o)
+	if m.set.FailPartialWrites {
+		enough = len(shares)
+	}
+	cast := newBroadcast(load.stream(), m.set.Spool, len(shares), enough, func() (err error) {
 		unlock, err = m.commits.lock(reading, shares[0].call.key)
 		return err
 	})
+	defer cast.close()
 	decided := shares[0].decides
 	for i := range shares {
 		s, r := &shares[i], cast.readers[i]
-		r.follows, r.patience = decided && !s.decides, s.b.Timeout
-		s.call.body = &attemptBody{src: r, branch: r}
+		r.decides, r.follows, r.patience = s.decides, decided && !s.decides, s.b.Timeout
+		s.call.body = &attemptBody{src: r, branch: r, load: load}
 		s.done = func() {
-			r.leave()
+			cast.finished(r, s.class == ClassOK)
 			if s.decides {
 				cast.permit(s.answer.err)
 			}
 		}
 		if s.skipped {
-			s.done()
+			r.leave()
 		}
 	}
 	var wg sync.WaitGroup

@@ -71,6 +71,10 @@ type Settings struct {
 	// Rendezvous makes sticky_by_key hash by highest random weight instead of modulo. Default: false.
 	Rendezvous bool
 
+	// Spool holds bodies on their way that not all backends have read yet, and those that may have to be sent again.
+	// Default: one of this mux alone, in memory.
+	Spool *Spool
+
 	// Hedge reads, in any mode but mirror, which asks all at once. Default: off.
 	Hedge Hedge
 
@@ -163,6 +167,9 @@ func (s *Settings) fillIn() {
 	orDefault(&s.MaxCooldown, max(time.Minute, s.Cooldown))
 	orDefault(&s.WriteQuorum, 1)
 	orDefault(&s.Hedge.Share, 0.05)
+	if s.Spool == nil {
+		s.Spool = NewSpool(SpoolSettings{})
+	}
 	if s.Now == nil {
 		s.Now = time.Now
 	}

@@ -91,6 +91,21 @@ type Digests struct {
 // Empty tells whether no digest is known.
 func (d *Digests) Empty() bool { return d.MD5 == nil && d.SHA256 == nil && d.SHA512 == nil }
 
+// Or is d, with what it lacks from other.
+func (d *Digests) Or(other Digests) Digests {
+	all := *d
+	if all.MD5 == nil {
+		all.MD5 = other.MD5
+	}
+	if all.SHA256 == nil {
+		all.SHA256 = other.SHA256
+	}
+	if all.SHA512 == nil {
+		all.SHA512 = other.SHA512
+	}
+	return all
+}
+
 // Via says how a mux came to an answer. A plain store leaves it zero.
 type Via struct {
 	Backend  string // the backend that answered, dotted through nested muxes: "eu.a"

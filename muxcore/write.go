@@ -1,29 +1,12 @@
 package muxcore
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
-	"time"
 )
-
-// spoolSize is the largest body that is read before a backend is asked, so that it can be sent again and named by its digest.
-const spoolSize = 64 << 10
-
-// payload is the body of a Put on its way to backends.
-type payload struct {
-	body  *CheckedBody
-	small []byte // the whole body, if it was read; then body is not used any more
-	whole bool
-}
 
 // Put implements [Store]. Outside the modes that fan out it goes to one backend, chosen as for a read.
 func (m *Mux) Put(ctx context.Context, key string, src io.Reader, size int64, opts PutOptions) (PutResult, error) {
@@ -37,7 +20,8 @@ func (m *Mux) Put(ctx context.Context, key string, src io.Reader, size int64, op
 	if err := m.canPut(ctx, o, &opts); err != nil {
 		return PutResult{}, err
 	}
-	load := &payload{body: CheckBody(src, size, opts.Digests)}
+	load := newPayload(src, size, opts.Digests)
+	defer load.close()
 	if err := load.spool(size); err != nil {
 		return PutResult{}, err
 	}
@@ -131,6 +115,7 @@ func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResul
 		return PutResult{}, m.aborted(ctx, &o.call, 0)
 	}
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
+		load.record(m.set.Spool, o.walk.left() > 0)
 		body := load.attempt()
 		body.src = turn.before(ctx, body.src)
 		o.call.body = body
@@ -183,151 +168,3 @@ func bodyError(err error) error {
 	}
 	return &Error{Code: CodeBodyMismatch, Op: OpPut, Err: err}
 }
-
-// spool reads the body if it is small: all of it if it ends within spoolSize.
-func (l *payload) spool(size int64) error {
-	if size > spoolSize {
-		return nil
-	}
-	room := int64(spoolSize)
-	if size >= 0 {
-		room = size
-	}
-	buf := bytes.NewBuffer(make([]byte, 0, min(room, 4<<10)))
-	_, err := io.CopyN(buf, l.body, room)
-	l.small = buf.Bytes()
-	switch {
-	case err == nil && size < 0:
-		return l.endsHere()
-	case err == nil || errors.Is(err, io.EOF):
-		return l.complete()
-	}
-	return bodyError(err)
-}
-
-// complete checks the end of a body that was read whole.
-func (l *payload) complete() error {
-	if _, err := l.body.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return bodyError(err)
-	}
-	l.whole = true
-	return nil
-}
-
-// endsHere tells a body of unknown length that just fits from one that goes on.
-func (l *payload) endsHere() error {
-	var one [1]byte
-	n, err := io.ReadFull(l.body, one[:])
-	l.small = append(l.small, one[:n]...)
-	l.whole = errors.Is(err, io.EOF)
-	if err != nil && !l.whole {
-		return bodyError(err)
-	}
-	return nil
-}
-
-// replayable tells whether the body can be sent once more: nobody was given more of it than was read before.
-func (l *payload) replayable() bool { return l.whole || l.body.Len() == int64(len(l.small)) }
-
-// attempt is the body for one backend.
-func (l *payload) attempt() *attemptBody {
-	if l.whole {
-		return &attemptBody{src: bytes.NewReader(l.small)}
-	}
-	if len(l.small) > 0 {
-		return &attemptBody{src: io.MultiReader(bytes.NewReader(l.small), l.body)}
-	}
-	return &attemptBody{src: l.body}
-}
-
-// stream is the body, from its beginning, for all backends together.
-func (l *payload) stream() *CheckedBody {
-	switch {
-	case l.whole:
-		return CheckBody(bytes.NewReader(l.small), int64(len(l.small)), Digests{})
-	case len(l.small) > 0:
-		return CheckBody(io.MultiReader(bytes.NewReader(l.small), l.body), -1, Digests{})
-	}
-	return l.body
-}
-
-// identify gives the object its identity before its first byte reaches a backend: the declared digest, or that of a body
-// at hand, else a random token of 128 bits.
-func (l *payload) identify(opts *PutOptions) {
-	if l.whole && opts.Digests.SHA256 == nil {
-		sum := sha256.Sum256(l.small)
-		opts.Digests.SHA256 = sum[:]
-	}
-	if opts.ModTime.IsZero() {
-		opts.ModTime = time.Now().Truncate(time.Second)
-	}
-	if opts.ETag != "" {
-		return
-	}
-	var name string
-	switch d := &opts.Digests; {
-	case d.SHA256 != nil:
-		name = base64.RawURLEncoding.EncodeToString(d.SHA256)
-	case d.SHA512 != nil:
-		name = base64.RawURLEncoding.EncodeToString(d.SHA512)
-	case d.MD5 != nil:
-		name = hex.EncodeToString(d.MD5)
-	default:
-		var token [16]byte
-		_, _ = rand.Read(token[:]) // never fails
-		name = hex.EncodeToString(token[:])
-	}
-	opts.ETag = `"` + name + `"`
-}
-
-// attemptBody is a body as one backend sees it: it ends for that backend when the attempt does, and its reads are the
-// uploader's time.
-type attemptBody struct {
-	watch  *watch
-	branch *branch // src, where it is one of several
-
-	mu       sync.Mutex
-	src      io.Reader
-	err      error
-	detached bool
-}
-
-var errDetached = errors.New("read of a body after the attempt has ended")
-
-// Read implements io.Reader.
-func (b *attemptBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.detached {
-		return 0, errDetached
-	}
-	if b.watch != nil {
-		b.watch.pause()
-		defer b.watch.wait()
-	}
-	n, err := b.src.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errHeldUp) {
-		b.err = err
-	}
-	return n, err
-}
-
-// failed is the error with which the body itself ended.
-func (b *attemptBody) failed() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
-}
-
-// detach ends the body for a backend that is still reading. It returns when no read is under way.
-func (b *attemptBody) detach() {
-	if b.branch != nil {
-		b.branch.leave()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.detached = true
-}
-
-// checked says that the mux verifies the digests already.
-func (b *attemptBody) checked() {}

@@ -139,7 +139,7 @@ func TestACrashBeforeTheRenameLeavesTheOldObjectWithItsIdentity(t *testing.T) {
 	if _, err := tmp.f.WriteString("new"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tmp.finish("k", &muxcore.PutOptions{ETag: `"new"`}); err != nil {
+	if _, err := tmp.finish("k", &muxcore.PutOptions{ETag: `"new"`}, muxcore.Digests{}); err != nil {
 		t.Fatal(err)
 	}
 	_ = tmp.f.Close()

@@ -43,7 +43,7 @@ func (s *Store) put(ctx context.Context, d *rootDir, key string, body *muxcore.C
 	if err := s.fill(ctx, t, body); err != nil {
 		return muxcore.PutResult{}, err
 	}
-	info, err := t.finish(key, opts)
+	info, err := t.finish(key, opts, body.Digests())
 	if err != nil {
 		return muxcore.PutResult{}, err
 	}
@@ -81,8 +81,8 @@ func (s *Store) fill(ctx context.Context, t *temp, body *muxcore.CheckedBody) er
 }
 
 // finish gives the written file its mode, time and metadata, and brings it to the disk.
-func (t *temp) finish(key string, opts *muxcore.PutOptions) (muxcore.Info, error) {
-	info := muxcore.Info{Key: key, ETag: opts.ETag, ETagStored: opts.ETag != "", Digests: opts.Digests, Attributes: opts.Attributes}
+func (t *temp) finish(key string, opts *muxcore.PutOptions, found muxcore.Digests) (muxcore.Info, error) {
+	info := muxcore.Info{Key: key, ETag: opts.ETag, ETagStored: opts.ETag != "", Digests: opts.Digests.Or(found), Attributes: opts.Attributes}
 	if info.ETag == "" {
 		info.ETag = newETag()
 	}

@@ -65,7 +65,7 @@ func (s *Store) stored(ctx context.Context, key string, up *wire.Upload, whole b
 	}
 	info := muxcore.Info{
 		Key: key, Size: up.Len(), ETag: wire.ETag(resp.Header["Etag"]), ModTime: wire.Time(wire.First(resp.Header, "Last-Modified")),
-		Digests: opts.Digests, Attributes: opts.Attributes,
+		Digests: opts.Digests.Or(up.Digests()), Attributes: opts.Attributes,
 	}
 	return muxcore.PutResult{Info: info, Existed: resp.StatusCode != http.StatusCreated}, nil
 }

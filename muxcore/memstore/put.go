@@ -42,13 +42,15 @@ func (s *Store) Put(ctx context.Context, key string, body io.Reader, size int64,
 	if o.data, err = read(ctx, checked, size, more); err != nil {
 		return muxcore.PutResult{}, fault(muxcore.OpPut, key, err)
 	}
-	sum := sha256.Sum256(o.data)
+	o.info.Digests = opts.Digests.Or(checked.Digests())
+	if o.info.Digests.SHA256 == nil {
+		sum := sha256.Sum256(o.data)
+		o.info.Digests.SHA256 = sum[:]
+	}
 	if o.info.ETag == "" {
-		o.info.ETag = etagOf(sum)
+		o.info.ETag = etagOf(o.info.Digests.SHA256)
 	}
 	o.info.Size = int64(len(o.data))
-	o.info.Digests = opts.Digests
-	o.info.Digests.SHA256 = sum[:]
 	if o.info.ModTime = opts.ModTime; opts.ModTime.IsZero() {
 		o.info.ModTime = s.now()
 	}

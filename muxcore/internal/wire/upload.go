@@ -147,6 +147,9 @@ func (u *Upload) TakeBack(wait time.Duration) (whole bool, err error) {
 // Replays tells whether the body can be sent again.
 func (u *Upload) Replays() bool { return u.all != nil }
 
+// Digests that are known of a body that is complete.
+func (u *Upload) Digests() muxcore.Digests { return u.body.Digests() }
+
 // Len of a body that is complete.
 func (u *Upload) Len() int64 { return u.body.Len() }
 
