@@ -97,13 +97,15 @@ func TestABodyIsNeverContinuedWithAnother(t *testing.T) {
 	body := long(100_000)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, other := range map[string]func(o *muxcore.Object){
-		"another version":             func(o *muxcore.Object) { o.ETag = `"two"` },
-		"a weak validator":            func(o *muxcore.Object) { o.ETag = `W/"one"` },
-		"no validator":                func(o *muxcore.Object) { o.ETag = "" },
-		"another length":              func(o *muxcore.Object) { o.Size++ },
-		"another offset":              func(o *muxcore.Object) { o.Offset++ },
-		"another part":                func(o *muxcore.Object) { o.Length-- },
-		"a foreign one changed since": func(o *muxcore.Object) { o.ETagStored, o.ModTime = false, o.ModTime.Add(time.Second) },
+		"another version":  func(o *muxcore.Object) { o.ETag = `"two"` },
+		"a weak validator": func(o *muxcore.Object) { o.ETag = `W/"one"` },
+		"no validator":     func(o *muxcore.Object) { o.ETag = "" },
+		"another length":   func(o *muxcore.Object) { o.Size++ },
+		"another offset":   func(o *muxcore.Object) { o.Offset++ },
+		"another part":     func(o *muxcore.Object) { o.Length-- },
+		"a foreign one changed since": func(o *muxcore.Object) {
+			o.ETagStored, o.ModTime, o.Digests = false, o.ModTime.Add(time.Second), muxcore.Digests{}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			backends, hooks := copies(t, 2, body, muxcore.PutOptions{ETag: `"one"`, ModTime: at})
