@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/textproto"
 	"path"
@@ -158,7 +159,27 @@ func (x *exchange) abort(err error) {
 		c.Write(zap.String("tree", x.t.name), zap.String("backend", x.result.via.Backend),
 			zap.Int64("sent", x.sink.sent), zap.Error(withoutKey(err)))
 	}
+	x.reset()
 	panic(http.ErrAbortHandler)
+}
+
+// reset resets the connection where its orderly end would be the end of the body: that of HTTP/1.0 without a length.
+func (x *exchange) reset() {
+	if x.r.ProtoMajor != 1 || x.r.ProtoMinor != 0 || x.w.Header().Get("Content-Length") != "" {
+		return
+	}
+	conn, _, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		return
+	}
+	raw := conn
+	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		raw = secured.NetConn() // closed without a word, which TLS tells from an end
+	}
+	if c, ok := raw.(interface{ SetLinger(seconds int) error }); ok {
+		_ = c.SetLinger(0)
+	}
+	_ = raw.Close()
 }
 
 // sink writes the head of the answer before the first byte of the body.

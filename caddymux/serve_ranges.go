@@ -11,8 +11,8 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-// getRanges answers GET with several ranges. Each part is opened by itself, bound to the strong entity tag of the object
-// that the answer began with; an object without one is served whole.
+// getRanges answers GET with several ranges. Each part is opened by itself, from any backend that has the very object that
+// the answer began with; an object without a strong entity tag is served whole.
 func (x *exchange) getRanges(key string, opts muxcore.GetOptions, ranges []muxcore.Range) error {
 	info, err := x.t.store.Stat(x.r.Context(), key, opts.Conditions)
 	if err != nil {
@@ -32,14 +32,14 @@ func (x *exchange) getRanges(key string, opts muxcore.GetOptions, ranges []muxco
 		opts.Range = muxcore.Range{Offset: parts[0].offset, Length: parts[0].length}
 		return x.getPart(key, opts, true)
 	}
-	first, err := x.openPart(key, info.ETag, parts[0])
-	if errors.Is(err, muxcore.ErrPreconditionFailed) {
-		return x.getPart(key, opts, false) // replaced between the two calls
-	}
+	known := info
+	first, err := x.openPart(key, &known, parts[0])
 	if err != nil {
-		return x.readError(err)
+		// Replaced between the two calls, or whoever told of the object is gone: another may have another version, whole.
+		opts.Range = muxcore.Range{}
+		return x.getPart(key, opts, false)
 	}
-	body := &multipartBody{x: x, key: key, etag: info.ETag, parts: parts, open: first}
+	body := &multipartBody{x: x, key: key, of: &known, parts: parts, open: first}
 	defer body.close()
 	size := body.describe(&info)
 	return x.send(&info, part{length: size}, body)
@@ -84,18 +84,19 @@ func satisfiable(ranges []muxcore.Range, size int64) (parts []part, ok bool) {
 	return parts, len(parts) > 0
 }
 
-// openPart opens one part of the object that still has that entity tag.
-func (x *exchange) openPart(key, etag string, p part) (*muxcore.Object, error) {
+// openPart opens one part of that very object.
+func (x *exchange) openPart(key string, of *muxcore.Info, p part) (*muxcore.Object, error) {
 	obj, err := x.t.store.Get(x.r.Context(), key, muxcore.GetOptions{
 		Range:      muxcore.Range{Offset: p.offset, Length: p.length},
-		Conditions: muxcore.Conditions{IfMatch: etag},
+		Conditions: muxcore.Conditions{IfMatch: of.ETag},
+		Same:       of,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if obj.Offset != p.offset || obj.Length != p.length {
+	if obj.Offset != p.offset || obj.Length != p.length || !muxcore.SameIdentity(of, &obj.Info) {
 		_ = obj.Body.Close()
-		return nil, &muxcore.Error{Code: muxcore.CodeUnavailable, Key: key, Err: errors.New("backend opened another range")}
+		return nil, &muxcore.Error{Code: muxcore.CodeUnavailable, Key: key, Err: errors.New("backend opened something else")}
 	}
 	return obj, nil
 }
@@ -104,7 +105,7 @@ func (x *exchange) openPart(key, etag string, p part) (*muxcore.Object, error) {
 type multipartBody struct {
 	x        *exchange
 	key      string
-	etag     string
+	of       *muxcore.Info
 	parts    []part
 	open     *muxcore.Object // the first part, opened before the answer began
 	boundary string
@@ -157,7 +158,7 @@ func (m *multipartBody) WriteTo(w io.Writer) (int64, error) {
 
 func (m *multipartBody) writePart(w io.Writer, i int, p part) (int64, error) {
 	if m.open == nil {
-		obj, err := m.x.openPart(m.key, m.etag, p)
+		obj, err := m.x.openPart(m.key, m.of, p)
 		if err != nil {
 			return 0, err
 		}

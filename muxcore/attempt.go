@@ -94,7 +94,7 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 		c.abandonable(w, b, a)
 	}
 	if a.obj != nil && a.err == nil {
-		a.open(b, w)
+		a.open(c, b, w)
 	}
 	took := time.Since(started)
 	if w != nil {
@@ -115,14 +115,30 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 }
 
 // open takes over the body of the object that b gave, and reads the beginning of it where that belongs to the answer.
-func (a *answer) open(b *backend, w *watch) {
+func (a *answer) open(c *call, b *backend, w *watch) {
 	a.stream = newStream(b, w, a.obj.Body)
+	if !c.wants(a.obj) {
+		a.err = answered(CodePreconditionFailed, &a.obj.Info)
+		a.stream.close()
+		a.obj = nil
+		return
+	}
 	if !a.stream.readsAhead(b) {
 		return
 	}
 	if a.err = a.head.readAhead(&a.stream, a.obj); a.err != nil {
 		a.stream.close()
 	}
+}
+
+// wants tells whether obj is what the call asked for, if it asked for a copy of one that is known.
+func (c *call) wants(obj *Object) bool {
+	same := c.get.Same
+	if same == nil {
+		return true
+	}
+	offset, length, err := c.get.Resolve(same)
+	return err == nil && obj.Offset == offset && obj.Length == length && SameIdentity(same, &obj.Info)
 }
 
 // classify lets the uploader answer for a body that failed: the backend was only the first to see it.
@@ -137,7 +153,7 @@ func (c *call) classify(ctx context.Context, err error) Class {
 func (m *Mux) finish(b *backend, p permit, c *call, class Class, err error, took time.Duration) {
 	b.stats.record(class, err, took)
 	if m.set.Hedge.Auto && !c.op.Writes() {
-		b.stats.typical.learn(class, took)
+		m.learn(b, class, took)
 	}
 	m.settle(b, c.op, p, class, err)
 	if m.set.Observe != nil {

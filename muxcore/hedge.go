@@ -12,7 +12,8 @@ type Hedge struct {
 	// After is the delay. 0: none, unless Auto.
 	After time.Duration
 
-	// Auto takes the delay from the backend itself: the time within which it answers 95 of 100 reads.
+	// Auto takes the delay from the backends themselves: the time within which one answers 95 of 100 reads (more or fewer
+	// by Share), as it goes by its own usual time and by how far from theirs all backends stray.
 	Auto bool
 
 	// Share is the most extra reads, as a share of all reads. Default: 0.05. A burst of 10 is allowed beyond it.
@@ -25,9 +26,9 @@ func (h *Hedge) on() bool { return h.Auto || h.After > 0 }
 const (
 	hedgeBurst     = 10
 	hedgeToken     = 1 << 20 // one extra read, in units of the budget
-	hedgeQuantile  = 0.95
-	hedgeStep      = 0.1 // how fast the estimate follows, as a share of itself
-	hedgeMinSample = 20  // answers before an estimate is worth anything
+	hedgeWanted    = 0.9     // how much of the budget the automatic delay aims at; the rest is for when it is off the mark
+	hedgeStep      = 0.1     // how fast estimates follow, as a share of themselves
+	hedgeMinSample = 20      // answers before an estimate is worth anything
 )
 
 // hedgeBudget lets through a share of all reads and a burst, as a bucket of tokens without a lock. The zero value is full.
@@ -57,110 +58,140 @@ func (b *hedgeBudget) take() bool {
 	}
 }
 
-// quantile estimates the time within which a backend answers, as answers stream by: stochastic approximation (Robbins and
-// Monro, 1951) on the logarithm, so that it follows a change within some dozens of answers whatever the scale.
+// quantile estimates a quantile of what streams by: stochastic approximation (Robbins and Monro, 1951) on the logarithm, so
+// that it follows a change within some dozens of values whatever the scale.
 type quantile struct {
 	n    atomic.Int64
-	bits atomic.Uint64 // float64, seconds
+	bits atomic.Uint64 // float64
 }
 
-func (q *quantile) add(took time.Duration) {
-	x := max(took.Seconds(), 1e-9)
+// add takes in a value; the estimate moves towards the one that a share of at of all values is below.
+func (q *quantile) add(x, at float64) {
+	x = max(x, 1e-9)
 	if q.n.Add(1) == 1 {
 		q.bits.Store(math.Float64bits(x))
 		return
 	}
 	for {
 		old := q.bits.Load()
-		at := math.Float64frombits(old)
-		if x > at {
-			at *= math.Exp(hedgeStep * hedgeQuantile)
+		v := math.Float64frombits(old)
+		if x > v {
+			v *= math.Exp(hedgeStep * at)
 		} else {
-			at *= math.Exp(-hedgeStep * (1 - hedgeQuantile))
+			v *= math.Exp(-hedgeStep * (1 - at))
 		}
-		if q.bits.CompareAndSwap(old, math.Float64bits(at)) {
+		if q.bits.CompareAndSwap(old, math.Float64bits(v)) {
 			return
 		}
 	}
 }
 
-// learn takes in how long a read took. One that was called off took at least that long, which tells something if it is long.
-func (q *quantile) learn(class Class, took time.Duration) {
-	if class == ClassOK || class == ClassAbort && took > q.estimate() {
-		q.add(took)
-	}
-}
-
 // estimate is the quantile, 0 while too little is known.
-func (q *quantile) estimate() time.Duration {
+func (q *quantile) estimate() float64 {
 	if q.n.Load() < hedgeMinSample {
 		return 0
 	}
-	return time.Duration(math.Float64frombits(q.bits.Load()) * float64(time.Second))
+	return math.Float64frombits(q.bits.Load())
+}
+
+// learn takes in how long b took for a read: what is typical of it, and how far from that reads of all backends are. One
+// that was called off took at least that long, which tells something if it is long.
+func (m *Mux) learn(b *backend, class Class, took time.Duration) {
+	called := class == ClassAbort
+	if class != ClassOK && !called {
+		return
+	}
+	typical := b.stats.typical.estimate()
+	if !called || took.Seconds() > typical {
+		b.stats.typical.add(took.Seconds(), 0.5)
+	}
+	if typical == 0 {
+		return
+	}
+	slowness := took.Seconds() / typical
+	if m.slowness.n.Load() == 0 {
+		slowness = min(slowness, 2) // a high quantile comes up in no time, and down slowly
+	}
+	if !called || slowness > m.slowness.estimate() {
+		m.slowness.add(slowness, 1-hedgeWanted*m.set.Hedge.Share)
+	}
 }
 
 // hedges tells whether the operation may be worth a second read.
 func (m *Mux) hedges(o *operation) bool { return m.set.Hedge.on() && !m.mode.race && o.walk.left() > 1 }
 
-// hedgeDelay is how long b may take before another is asked besides, 0 if nobody is to be.
+// hedgeDelay is how long b may take before another is asked besides, 0 if nobody is to be. The automatic one is what is
+// typical of b, times how far above that as many reads are as the budget allows to hedge, of all backends. The
+// quantile of b alone would do where all are alike; but one that is slow more often than the budget allows would have its
+// slow answers for its quantile, and never be hedged, while the others spend the budget on their own.
 func (m *Mux) hedgeDelay(b *backend) time.Duration {
 	if m.set.Hedge.Auto {
-		return b.stats.typical.estimate()
+		return time.Duration(b.stats.typical.estimate() * m.slowness.estimate() * float64(time.Second))
 	}
 	return m.set.Hedge.After
+}
+
+// hedging is one hedged read under way.
+type hedging struct {
+	m       *Mux
+	ctx     context.Context
+	o       *operation
+	c       *contest
+	field   []*racer
+	running int
+	timer   *time.Timer
 }
 
 // hedge makes the operation's call on one backend after the other, each besides the last if that takes its time and the
 // budget allows, or instead of it if it fails. It gives back the one that answers first, as race does.
 func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 	m.budgeted.earn(m.set.Hedge.Share)
-	c := &contest{m: m, finished: make(chan *racer, o.walk.left()+1)} // and one as a last resort
-	var field []*racer
-	running := 0
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	start := func(extra bool) bool {
-		b, p := m.nextReader(ctx, o)
-		if b == nil {
-			return false
-		}
-		r := m.racer(o, b, p, running, o.walk.left())
-		r.extra = extra
-		field = append(field, r)
-		running++
-		m.goRace(ctx, c, r)
-		timer.Stop()
-		if delay := m.hedgeDelay(b); delay > 0 {
-			timer.Reset(delay)
-		}
-		return true
-	}
-	if !start(false) {
-		return nil
-	}
-	for running > 0 {
+	h := &hedging{m: m, ctx: ctx, o: o, timer: time.NewTimer(time.Hour)}
+	h.c = &contest{m: m, finished: make(chan *racer, o.walk.left()+1)} // and one as a last resort
+	defer h.timer.Stop()
+	h.start(false)
+	for h.running > 0 {
 		select {
-		case r := <-c.finished:
-			running--
+		case r := <-h.c.finished:
+			h.running--
 			if m.heard(o, r) {
-				c.end(field, r)
+				h.c.end(h.field, r)
 				m.hedgeEnded(r)
 				return r
 			}
 			m.drop(r)
-			if running == 0 && !start(false) {
-				return nil
+			if last := h.field[len(h.field)-1]; r == last || h.running == 0 { // an earlier one has somebody besides it already
+				h.start(r.extra && h.running > 0)
 			}
 		case <-ctx.Done():
-			c.end(field, nil)
+			h.c.end(h.field, nil)
 			return nil
-		case <-timer.C:
-			if o.walk.left() > 0 && m.budgeted.take() && start(true) {
-				field[len(field)-2].b.stats.hedges.Add(1)
+		case <-h.timer.C:
+			last := h.field[len(h.field)-1]
+			if o.walk.left() > 0 && m.budgeted.take() && h.start(true) {
+				last.b.stats.hedges.Add(1)
 			}
 		}
 	}
 	return nil
+}
+
+// start asks the next backend, besides those that are asked already if extra is set, and tells whether there was one.
+func (h *hedging) start(extra bool) bool {
+	b, p := h.m.nextReader(h.ctx, h.o)
+	if b == nil {
+		return false
+	}
+	r := h.m.racer(h.o, b, p, h.running, h.o.walk.left())
+	r.extra = extra
+	h.field = append(h.field, r)
+	h.running++
+	h.m.goRace(h.ctx, h.c, r)
+	h.timer.Stop()
+	if delay := h.m.hedgeDelay(b); delay > 0 {
+		h.timer.Reset(delay)
+	}
+	return true
 }
 
 // hedgeEnded counts a second read that was faster.

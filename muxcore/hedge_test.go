@@ -2,6 +2,7 @@ package muxcore_test
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -105,5 +106,86 @@ func TestAutoHedgeFollowsTheBackend(t *testing.T) {
 		if s := m.Stats().Backends; s[0].Hedges == 0 || s[1].HedgeWins == 0 || s[0].Hedges > 110 {
 			t.Errorf("hedges = %d, wins = %d", s[0].Hedges, s[1].HedgeWins)
 		}
+	})
+}
+
+// A second read that failed was not replaced: the third backend, which was well, was not asked before the first had timed out.
+func TestAHedgeThatFailsIsReplacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, hooks := crowd(t, 1, 1, 1)
+		hooks[0].set(hangs)
+		hooks[1].set(fails)
+		m := newMux(t, muxcore.Settings{Hedge: muxcore.Hedge{After: 50 * time.Millisecond}}, backends...)
+		begin := time.Now()
+		wantBody(t, m, "k", "body", "b2")
+		if took := time.Since(begin); took != 50*time.Millisecond {
+			t.Errorf("took %v, want one delay", took)
+		}
+	})
+}
+
+// One of three is slow on a tenth of its reads. Its own p95 lies in its slow answers: it was never hedged.
+func TestAutoHedgeSeesThroughABackendThatIsOftenSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(5, 6))
+		backends, hooks := crowd(t, 1, 1, 1)
+		m := newMux(t, muxcore.Settings{Mode: muxcore.RoundRobin, Hedge: muxcore.Hedge{Auto: true}}, backends...)
+		for i := range hooks {
+			hooks[i].set(func(ctx context.Context, op muxcore.Op) error {
+				if i == 0 && random.IntN(10) == 0 {
+					return slow(200*time.Millisecond)(ctx, op)
+				}
+				return slow(4*time.Millisecond+time.Duration(random.IntN(2000))*time.Microsecond)(ctx, op)
+			})
+		}
+		late, hedges := 0, uint64(0)
+		const n = 6000
+		for range n {
+			begin := time.Now()
+			if _, err := m.Stat(t.Context(), "k", muxcore.Conditions{}); err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(begin) > 50*time.Millisecond {
+				late++
+			}
+		}
+		for _, b := range m.Stats().Backends {
+			hedges += b.Hedges
+		}
+		if late > n/200 || hedges > n/20+10 {
+			t.Errorf("%d of %d reads were late, %d hedges; 200 were slow", late, n, hedges)
+		}
+	})
+}
+
+// The trial of a race that has won belongs to its caller from then on, and ends with it.
+func TestATrialThatWonEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, hooks := copies(t, 2, long(100_000), muxcore.PutOptions{ETag: `"one"`})
+		m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror}, backends...)
+		hooks[0].set(fails)
+		hooks[1].set(slow(time.Hour))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, _ = m.Get(ctx, "k", muxcore.GetOptions{}) // takes the first one down
+		cancel()
+		time.Sleep(2 * time.Second)
+		hooks[0].set(nil)
+		hooks[0].wrap = func(ctx context.Context, rc io.ReadCloser) io.ReadCloser { return &staller{rc, 50_000, ctx.Done()} }
+		ctx, cancel = context.WithCancel(t.Context())
+		obj, err := m.Get(ctx, "k", muxcore.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer obj.Body.Close()
+		time.AfterFunc(time.Second, cancel)
+		begin := time.Now()
+		if _, err := io.Copy(io.Discard, struct{ io.Reader }{obj.Body}); muxcore.CodeOf(err) != muxcore.CodeBackendAborted {
+			t.Errorf("read: %v, want it aborted", err)
+		}
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("it ended after %v, want the caller's second", took)
+		}
+		cancel()
+		time.Sleep(2 * time.Hour)
 	})
 }

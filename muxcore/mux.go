@@ -123,6 +123,7 @@ type Mux struct {
 	partials  atomic.Uint64
 	resumes   atomic.Uint64
 	budgeted  hedgeBudget
+	slowness  quantile // of reads, as multiples of what is typical of their backend
 
 	commits keyLocks       // of all that changes a key
 	leaving sync.WaitGroup // removed backends that are still in use

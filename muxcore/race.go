@@ -64,9 +64,11 @@ func (m *Mux) goRace(ctx context.Context, c *contest, r *racer) {
 	}
 	own, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
+	r.b.holds.n.Add(1) // it may outlive the operation, and then the mux
 	go func() {
 		r.class = m.try(own, &r.o, r.b, r.permit)
 		c.finish(r)
+		_ = r.b.letGo()
 	}()
 }
 
@@ -147,7 +149,12 @@ func (m *Mux) raceGet(ctx context.Context, o *operation, race func(context.Conte
 	case r.class != ClassOK:
 		return nil, m.final(ctx, o, r.b, r.class)
 	}
-	return m.opened(ctx, o, r.b, r.cancel), nil
+	cancel := r.cancel
+	if r.permit.trial { // it has proved what it was for: from now on it ends with the caller as any other
+		unbind := context.AfterFunc(ctx, r.cancel)
+		cancel = func() { unbind(); r.cancel() }
+	}
+	return m.opened(ctx, o, r.b, cancel), nil
 }
 
 // raceStat is Stat where several backends are asked at a time.

@@ -16,12 +16,14 @@ type operation struct {
 	walk     walk
 	view     *view
 	attempts int
-	index    int // of the first attempt, among those of a race
-	others   int // who may be asked after those of a race
-	tried    int // backends
-	missed   int // of them: answered that they do not have the key
-	denied   int // answered that they will not let us
-	unsure   int // answered for those inside that do not have the key; others inside could not be asked
+	patient  bool // nobody above has others to go on with, should the body break
+	index    int  // of the first attempt, among those of a race
+	others   int  // who may be asked after those of a race
+	tried    int  // backends
+	missed   int  // of them: answered that they do not have the key
+	denied   int  // answered that they will not let us
+	unsure   int  // answered for those inside that do not have the key; others inside could not be asked
+	other    int  // have another object than the one to go on with
 	from     *backend
 	lastErr  error // of the last backend that did not answer
 	lastFrom string
@@ -68,6 +70,11 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 	defer endSpan(span)
 	o := m.begin(OpGet, key)
 	defer o.end()
+	o.patient = !opts.elsewhere
+	opts.elsewhere = opts.elsewhere || len(o.walk.p.members) > 1
+	if opts.Same != nil && opts.Conditions.IfMatch == "" {
+		opts.Conditions.IfMatch = opts.Same.ETag
+	}
 	o.call.get = opts
 	if m.mode.race && o.walk.left() > 1 {
 		return m.raceGet(ctx, o, m.race)
@@ -94,7 +101,9 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 func (m *Mux) opened(ctx context.Context, o *operation, b *backend, cancel context.CancelFunc) *Object {
 	obj := o.answer.obj
 	obj.Via = Via{Backend: b.dotted(obj.Via.Backend), Attempts: o.attempts}
-	obj.Body = m.newBody(ctx, o.call.key, newSource(b, o.answer.stream, cancel), obj, o.answer.head)
+	body := m.newBody(ctx, o.call.key, newSource(b, o.answer.stream, cancel), obj, o.answer.head)
+	body.patient = o.patient
+	obj.Body = body
 	return obj
 }
 
@@ -199,6 +208,10 @@ func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
 		o.missed++
 		return true
 	}
+	if o.call.get.Same != nil && class == ClassSemantic {
+		o.other++ // it answered, and is no help
+		return true
+	}
 	if !class.MovesOn() {
 		return false
 	}
@@ -245,6 +258,9 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 	}
 	e := &Error{Op: o.call.op, Key: o.call.key, Attempts: o.attempts, Backend: o.lastFrom, Err: o.lastErr}
 	switch {
+	case o.other > 0 && o.lastErr == nil:
+		e.Code, e.Backend = CodePreconditionFailed, ""
+		return e
 	case o.missed > 0 && o.missed == len(o.walk.p.members):
 		e.Code, e.Backend, e.Err = CodeKeyNotFound, "", nil
 		return e
@@ -254,7 +270,7 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 			e.Code = CodeCredentialExpired
 		}
 		return e
-	case o.missed+o.unsure > 0:
+	case o.missed+o.unsure+o.other > 0:
 		e.Code, e.Unsure = CodeAllBackendsDown, true
 	case o.class == ClassTimeout:
 		e.Code = CodeBackendTimeout

@@ -24,10 +24,12 @@ type body struct {
 	err  error // sticky
 
 	brokeAt   int64      // where the last break was
-	brokeHere []*backend // who broke there
+	brokeHere []*backend // who broke there, or could not go on from there
+	patient   bool       // may wait for others, see await
+	awaitedAt int64      // where that was done last, or the beginning
 
 	closed atomic.Bool
-	sink   errorWriter // of WriteTo, here to spare an allocation
+	sink   countingWriter // of WriteTo, here to spare an allocation
 
 	mu      sync.Mutex // guards src against Close; the reader alone replaces it
 	src     source
@@ -38,7 +40,7 @@ var errBodyClosed = errors.New("read of a closed body")
 
 // newBody makes src, the body of obj after h, one that survives its backend.
 func (m *Mux) newBody(ctx context.Context, key string, src source, obj *Object, h head) *body {
-	r := &body{m: m, ctx: ctx, key: key, info: obj.Info, head: h, off: obj.Offset, end: -1, src: src}
+	r := &body{m: m, ctx: ctx, key: key, info: obj.Info, head: h, off: obj.Offset, awaitedAt: obj.Offset, end: -1, src: src}
 	if obj.Length >= 0 {
 		r.end = obj.Offset + obj.Length
 	} else if errors.Is(src.err, io.EOF) {
@@ -115,14 +117,15 @@ func (r *body) failed(err error) {
 }
 
 // resume goes on elsewhere after cause. Each backend is asked once per offset; a copy with another identity, offset or
-// length is no continuation, and nobody's fault.
+// length is no continuation, and nobody's fault. Those that are up are asked first; then those that are due back in time.
 func (r *body) resume(cause error) error {
 	broken := r.src.backend
 	if r.off != r.brokeAt {
 		r.brokeAt, r.brokeHere = r.off, nil
 	}
 	r.brokeHere = append(r.brokeHere, broken)
-	if class := r.src.blame(r.ctx, r.m, cause); class == ClassAbort {
+	class := r.src.blame(r.ctx, r.m, cause)
+	if class == ClassAbort {
 		return r.m.aborted(r.ctx, &call{op: OpGet, key: r.key}, 0)
 	}
 	r.closeSource()
@@ -134,29 +137,36 @@ func (r *body) resume(cause error) error {
 	defer o.end()
 	o.deadline = time.Time{} // it ended with the first byte
 	o.walk.forced = true     // no last resort: that is who broke
-	o.call.get = GetOptions{Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.info.ETag}}
-	for b, p := o.walk.next(r.brokeHere); b != nil; b, p = o.walk.next(r.brokeHere) {
-		class := r.m.try(r.ctx, o, b, p)
-		if class == ClassOK && r.continues(o.answer.obj) {
-			return r.moveTo(b, &o.answer)
+	o.call.get = GetOptions{
+		Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.info.ETag}, Same: &r.info,
+		elsewhere: !r.patient || len(o.walk.p.members) > 1,
+	}
+	until := r.patience(broken, class)
+	for b, p := r.next(o, until); b != nil; b, p = r.next(o, until) {
+		if class := r.m.try(r.ctx, o, b, p); class == ClassOK || class == ClassAbort {
+			return r.moveTo(o, b, class)
 		}
-		o.answer.dispose()
 		r.m.release(b)
-		if class == ClassAbort {
-			return r.m.aborted(r.ctx, &o.call, o.attempts)
-		}
+		r.brokeHere = append(r.brokeHere, b)
 	}
 	return broke
 }
 
-// continues tells whether obj is the rest of what the reader was promised.
-func (r *body) continues(obj *Object) bool {
-	return obj.Offset == r.off && obj.Length == r.end-r.off && SameIdentity(&r.info, &obj.Info)
+// next is the next backend that may go on: one that is up, else one that is due back until then.
+func (r *body) next(o *operation, until time.Time) (*backend, permit) {
+	if b, p := o.walk.next(r.brokeHere); b != nil || until.IsZero() {
+		return b, p
+	}
+	return r.await(until)
 }
 
-// moveTo makes the answer of b the source.
-func (r *body) moveTo(b *backend, a *answer) error {
-	next := newSource(b, a.stream, nil)
+// moveTo makes what b answered the source.
+func (r *body) moveTo(o *operation, b *backend, class Class) error {
+	if class == ClassAbort {
+		r.m.release(b)
+		return r.m.aborted(r.ctx, &o.call, o.attempts)
+	}
+	next := newSource(b, o.answer.stream, nil)
 	r.m.resumes.Add(1)
 	b.stats.resumes.Add(1)
 	r.mu.Lock()
@@ -165,7 +175,7 @@ func (r *body) moveTo(b *backend, a *answer) error {
 		next.end(r.m)
 		return errBodyClosed
 	}
-	r.src, r.srcDone, r.head = next, false, a.head
+	r.src, r.srcDone, r.head = next, false, o.answer.head
 	r.mu.Unlock()
 	return nil
 }
@@ -237,10 +247,12 @@ func (r *body) writeSome(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// writeSource lets the source write itself, and finds out whose fault it is when that fails.
+// writeSource lets the source write itself, and finds out whose fault it is when that fails. What counts is what the writer
+// has got, whatever the source says of it.
 func (r *body) writeSource(wt io.WriterTo, w io.Writer) (int64, error) {
-	r.sink = errorWriter{w: w}
-	n, err := safeWriteTo(wt, &r.sink)
+	r.sink = countingWriter{w: w, left: r.end - r.off}
+	_, err := safeWriteTo(wt, &r.sink)
+	n := r.sink.n
 	r.off += n
 	switch {
 	case r.sink.err != nil:
@@ -255,32 +267,66 @@ func (r *body) writeSource(wt io.WriterTo, w io.Writer) (int64, error) {
 	return n, r.err
 }
 
-// errorWriter remembers the error of the writer, to tell it from the reader's.
-type errorWriter struct {
-	w   io.Writer
-	err error
+// countingWriter counts what the writer takes, lets nothing pass that is not the part's, and remembers the writer's error,
+// to tell it from the reader's.
+type countingWriter struct {
+	w    io.Writer
+	n    int64
+	left int64 // of the part
+	err  error
 }
 
-func (e *errorWriter) Write(p []byte) (int, error) {
-	n, err := e.w.Write(p)
-	if err != nil {
-		e.err = err
+func (c *countingWriter) Write(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	extra := int64(len(p)) > c.left
+	if extra {
+		p = p[:c.left]
+	}
+	n, err := c.w.Write(p)
+	c.took(int64(n))
+	switch {
+	case err != nil:
+		c.err = err
+	case extra:
+		err = errTooLong
 	}
 	return n, err
 }
 
+func (c *countingWriter) took(n int64) {
+	c.n += n
+	c.left -= n
+}
+
+var errTooLong = errors.New("body is longer than it was said to be")
+
 // ReadFrom hands on the writer's own, by which files go out without a copy. Its error may be either side's: it is the
 // writer's if the reader, asked once more, has none.
-func (e *errorWriter) ReadFrom(src io.Reader) (int64, error) {
-	rf, ok := e.w.(io.ReaderFrom)
-	if !ok {
-		return io.Copy(struct{ io.Writer }{e}, src)
+func (c *countingWriter) ReadFrom(src io.Reader) (int64, error) {
+	rf, ok := c.w.(io.ReaderFrom)
+	if limited, isLimited := src.(*io.LimitedReader); !ok || !isLimited || limited.N > c.left || c.err != nil {
+		return io.Copy(struct{ io.Writer }{c}, src)
 	}
-	n, err := rf.ReadFrom(src)
-	if err != nil {
+	n, err := c.readFrom(rf, src)
+	if err != nil && c.err == nil {
 		if _, again := src.Read(make([]byte, 1)); again == nil || errors.Is(again, io.EOF) {
-			e.err = err
+			c.err = err
 		}
 	}
+	return n, err
+}
+
+// readFrom counts. After a panic nobody knows how far it has come, so that it is as good as the writer's end.
+func (c *countingWriter) readFrom(rf io.ReaderFrom, src io.Reader) (n int64, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.err = panicked(v)
+			n, err = 0, c.err
+		}
+	}()
+	n, err = rf.ReadFrom(src)
+	c.took(n)
 	return n, err
 }

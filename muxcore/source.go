@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 // headSize is how much of a body is read before the backend counts as having answered. Small bodies fit whole, so that
@@ -30,7 +31,11 @@ func (h *head) drop() {
 	}
 }
 
-// readAhead reads the beginning of the part that obj promises from its body s. An error means that not one byte came.
+// readAheadTime is how long a small body may take to come whole before what has come so far is the answer.
+const readAheadTime = 100 * time.Millisecond
+
+// readAhead reads the beginning of the part that obj promises from its body s: all of one that fits, so that whatever is
+// wrong with it is known while any other backend can still answer. An error means that b has not answered.
 func (h *head) readAhead(s *stream, obj *Object) error {
 	want := int64(headSize)
 	if obj.Length >= 0 && obj.Length < want {
@@ -40,20 +45,20 @@ func (h *head) readAhead(s *stream, obj *Object) error {
 		return nil
 	}
 	h.buf = heads.Get().(*[headSize]byte)
+	small, begun := obj.Length == want, time.Now()
 	var err error
-	for h.n == 0 && err == nil {
-		h.n, err = s.read(h.buf[:want])
+	for n := 0; err == nil && (h.n == 0 || small && h.n < int(want) && time.Since(begun) < readAheadTime); h.n += n {
+		n, err = s.read(h.buf[h.n:want])
 	}
 	switch {
-	case h.n > 0:
-		return nil
-	case !errors.Is(err, io.EOF):
-	case obj.Length < 0:
+	case h.n == int(want), err == nil, errors.Is(err, io.EOF) && obj.Length < 0:
 		err = nil
-	default:
-		err = shortBody(0, obj.Length)
+	case errors.Is(err, io.EOF):
+		err = shortBody(int64(h.n), obj.Length)
 	}
-	h.drop()
+	if err != nil || h.n == 0 {
+		h.drop()
+	}
 	return err
 }
 
@@ -73,6 +78,7 @@ type stream struct {
 	guarded bool   // reads may hang: each runs on a goroutine that can be abandoned
 	err     error  // sticky: what the last read said
 	spare   []byte // of guarded reads
+	empty   int    // reads in a row that brought neither bytes nor an end
 }
 
 func newStream(b *backend, w *watch, body io.ReadCloser) stream {
@@ -98,6 +104,11 @@ func (s *stream) read(p []byte) (n int, err error) {
 		n, err = s.readGuarded(p)
 	} else {
 		n, err = safeRead(s.body, p)
+	}
+	if n > 0 || err != nil {
+		s.empty = 0
+	} else if s.empty++; s.empty >= maxEmptyReads {
+		err = io.ErrNoProgress
 	}
 	s.err = err
 	return n, err

@@ -48,7 +48,7 @@ type counters struct {
 	hits, misses, errors, timeouts, resumes atomic.Uint64
 	denial                                  atomic.Pointer[string] // why the backend last would not let us; nil since it did
 	hedges, hedgeWins                       atomic.Uint64          // reads besides one that took its time here; those won here
-	typical                                 quantile               // of answers to reads, while reads are hedged
+	typical                                 quantile               // the median of seconds to the answers of reads, for the automatic hedge
 	latency                                 reservoir
 }
 

@@ -155,6 +155,12 @@ type GetOptions struct {
 	// IfRange makes Range apply only if the object still has this strong ETag, or if it is a date (as in HTTP), was
 	// last modified exactly then; else the whole object is opened. "" applies Range in any case.
 	IfRange string
+
+	// Same opens only a copy of the object that it describes (see [SameIdentity]), to go on with what was begun; the range
+	// must be one of it. A mux asks on until it finds one, and makes sure that it is one: a plain store may leave it to that.
+	Same *Info
+
+	elsewhere bool // a mux above has others to go on with, so that nobody need wait in here
 }
 
 // PutOptions describe what is put.
