@@ -25,6 +25,7 @@ const adminPath = "/storage_mux"
 //	PATCH  /storage_mux/<tree>/backends/<name>          {"weight": n}
 //	POST   /storage_mux/<tree>/backends/<name>/drain    take it out of service; ?timeout=30s
 //	DELETE /storage_mux/<tree>/backends/<name>/drain    put it back
+//	POST   /storage_mux/<tree>/purge                    {"keys": […]}: at the networks in front of its backends
 //
 // Changes last until the tree's config changes.
 type adminAPI struct{}
@@ -53,6 +54,9 @@ type treeStats struct {
 
 func (a *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	name, rest, _ := strings.Cut(strings.Trim(strings.TrimPrefix(r.URL.Path, adminPath), "/"), "/")
+	if rest == "purge" {
+		return a.purge(w, r, name)
+	}
 	if rest != "" {
 		return a.mutate(w, r, name, rest)
 	}

@@ -48,7 +48,7 @@ func TestBadJSONIsAnErrorThatNamesTheField(t *testing.T) {
 		`{"hide":[""],"backends":[{"name":"m","type":"memory"}]}`:                                            "hide",
 		`{"hide":["[a"],"backends":[{"name":"m","type":"memory"}]}`:                                          "hide",
 		`{"backends":[{"name":"m"}]}`:                                                                        `unknown backend type ""`,
-		`{"backends":[{"name":"m","type":"floppy"}]}`:                                                        `"floppy", known are file, http, memory, mux, scripted`,
+		`{"backends":[{"name":"m","type":"floppy"}]}`:                                                        `"floppy", known are bunny, file, http, memory, mux, rackspace, scripted, swift`,
 		`{"backends":[{"name":"m","type":"file.x"}]}`:                                                        `"file.x"`,
 		`{"backends":[{"name":"m","type":1}]}`:                                                               "type: ",
 		`{"backends":[{"name":"m","type":"memory","weight":"2"}]}`:                                           "weight: ",

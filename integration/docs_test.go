@@ -42,7 +42,8 @@ func TestEveryOptionStandsInTheReadme(t *testing.T) {
 	}
 	for _, site := range []string{
 		"storage_mux {\n nonsense\n}", "storage_mux {\n backend m memory {\n nonsense\n }\n}", "storage_mux {\n backend f file /x {\n nonsense\n }\n}",
-		"storage_mux {\n backend h http http://x {\n nonsense\n }\n}", "reverse_proxy x {\n transport relay_breaker {\n nonsense\n }\n}", "relay_breaker {\n nonsense\n}",
+		"storage_mux {\n backend h http http://x {\n nonsense\n }\n}", "storage_mux {\n backend s swift x {\n nonsense\n }\n}",
+		"storage_mux {\n backend r rackspace x {\n nonsense\n }\n}", "storage_mux {\n backend b bunny x {\n nonsense\n }\n}", "reverse_proxy x {\n transport relay_breaker {\n nonsense\n }\n}", "relay_breaker {\n nonsense\n}",
 	} {
 		code, out := rig.Command(t, "adapt", "http://:8080 {\n"+site+"\n}\n", rig.AsIs())
 		_, list, ok := strings.Cut(strings.Replace(out, "the options here are: ", "known are ", 1), "known are ")
