@@ -184,6 +184,7 @@ func (m *Mux) apply(b *backend, op Op, t transition, err error) {
 	case t.wentDown:
 		m.emit(Event{Kind: EventBackendDown, Op: op, Name: b.Name, Code: CodeOf(err), Err: err})
 	case t.recovered:
+		m.nudgeReplay()
 		m.emit(Event{Kind: EventBackendRecovered, Op: op, Name: b.Name, Took: t.downFor})
 	}
 }

@@ -24,12 +24,29 @@ func (m *Mux) Delete(ctx context.Context, key string, opts DeleteOptions) (Delet
 		return DeleteResult{}, m.aborted(ctx, &o.call, 0)
 	}
 	defer unlock()
-	switch origin := o.view.all[0]; {
-	case m.mode.origin && !origin.writable():
+	if m.mode.origin && !o.view.all[0].writable() {
 		return DeleteResult{}, originReadOnly(o)
+	}
+	o.memo = m.memo(o)
+	if err := o.memo.begin(m.standing(o)); err != nil {
+		return DeleteResult{}, err
+	}
+	r, err := m.decideDelete(ctx, o)
+	if o.memo != nil && err != nil && !errors.Is(err, ErrKeyNotFound) && !o.memo.took {
+		o.memo.done = nil // those that never had it are no news
+	}
+	if forgot := o.memo.close(); err == nil {
+		err = forgot
+	}
+	return r, err
+}
+
+// decideDelete deletes, once somebody has decided that it may be done.
+func (m *Mux) decideDelete(ctx context.Context, o *operation) (DeleteResult, error) {
+	switch {
 	case m.mode.origin:
-		return m.deleteOrigin(ctx, o, origin)
-	case !opts.Conditions.Empty():
+		return m.deleteOrigin(ctx, o, o.view.all[0])
+	case !o.call.del.Conditions.Empty():
 		return m.deleteIf(ctx, o)
 	}
 	return m.deleteAll(ctx, o, nil)
@@ -47,6 +64,7 @@ func (m *Mux) deleteOrigin(ctx context.Context, o *operation, origin *backend) (
 	if class == ClassOK || isMiss(o.answer.err) && o.call.del.Conditions.Empty() {
 		return m.deleteAll(ctx, o, origin)
 	}
+	o.memo.failed(class)
 	if m.goesOn(o, origin, class) {
 		return DeleteResult{}, m.exhausted(ctx, o)
 	}
@@ -57,6 +75,7 @@ func (m *Mux) deleteOrigin(ctx context.Context, o *operation, origin *backend) (
 func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) {
 	o.walk.p = conditional(o.walk.p)
 	o.walk.inOrder = m.set.Mode != StickyByKey
+	m.deciders(o)
 	if len(o.walk.p.members) == 0 {
 		return DeleteResult{}, &Error{Code: CodeUnsupported, Op: OpDelete, Key: o.call.key, Err: errNoConditions}
 	}
@@ -66,6 +85,7 @@ func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) 
 		if class == ClassOK {
 			return m.deleteAll(ctx, o, b)
 		}
+		o.memo.failed(class)
 		if !m.goesOn(o, b, class) {
 			return DeleteResult{}, m.final(ctx, o, b, class)
 		}
@@ -82,6 +102,7 @@ func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (De
 	o.attempts += t.calls
 	via := Via{Attempts: o.attempts}
 	held := decided != nil && o.answer.err == nil
+	o.memo.deleted(o, shares, decided, held || len(t.done) > 0)
 	switch {
 	case held:
 		via.Backend = decided.dotted(o.answer.info.Via.Backend)

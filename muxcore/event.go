@@ -17,6 +17,10 @@ const (
 	EventBackendRemoved   EventKind = "storage-mux.backend.removed"   // Name
 	EventWeightChanged    EventKind = "storage-mux.weight.changed"    // Name, From and To as weights
 	EventRepaired         EventKind = "storage-mux.repaired"          // Name, Op: put or delete, Key, From, Cause
+	EventRepairStarted    EventKind = "storage-mux.repair.started"    // Name, Pending: the journal's keys are brought to it
+	EventRepairCompleted  EventKind = "storage-mux.repair.completed"  // Name, Took: it lacks none of them any more
+	EventRepairFailed     EventKind = "storage-mux.repair.failed"     // Name, Err, Pending: it could not be given one, for now
+	EventJournalFailed    EventKind = "storage-mux.journal.failed"    // Err: the journal could not be read
 	EventAttempt          EventKind = "storage-mux.attempt"           // every call to a backend: Name, Op, Class, Took
 )
 
@@ -43,6 +47,7 @@ type Event struct {
 	Failed     []string // backends that a fan-out missed
 	Causes     []error  // and why, in the same order
 	Cause      RepairCause
+	Pending    int // keys of which a backend lacks the newest state
 }
 
 // RepairCause is what made a backend get a copy that it lacked, or lose one that it should not have.
@@ -52,4 +57,5 @@ type RepairCause string
 const (
 	CauseRepair RepairCause = "repair" // [Mux.Repair]
 	CauseRead   RepairCause = "read"   // [Settings.ReadRepair]
+	CauseMissed RepairCause = "missed" // a write, by the journal
 )

@@ -23,8 +23,18 @@ func (m *Mux) putAll(ctx context.Context, o *operation, load *payload) (PutResul
 		first := share{b: decider, permit: p, decides: true, call: o.call}
 		shares = append([]share{first}, shares...)
 	}
-	m.stream(ctx, o, shares, load)
-	return m.putResult(ctx, o, shares, load)
+	n := m.memo(o)
+	unlock := m.stream(ctx, o, shares, load, n)
+	defer unlock()
+	if n != nil && n.refused != nil {
+		return PutResult{}, n.refused
+	}
+	forgot := n.close()
+	r, err := m.putResult(ctx, o, shares, load)
+	if err == nil {
+		err = forgot
+	}
+	return r, err
 }
 
 // decider is the backend whose word is final for this Put, admitted; nil if all are equal.
@@ -47,16 +57,19 @@ func (m *Mux) decider(ctx context.Context, o *operation) (*backend, permit, erro
 }
 
 // stream gives one body to all shares and waits for each to end. One that is slow, and not needed for a success, is waited
-// for no longer than its timeout once the others have committed.
-func (m *Mux) stream(ctx context.Context, o *operation, shares []share, load *payload) {
+// for no longer than its timeout once the others have committed. The key's turn, if it came, lasts until unlock is called.
+func (m *Mux) stream(ctx context.Context, o *operation, shares []share, load *payload, n *memo) (unlock func()) {
 	reading, stop := context.WithCancel(ctx)
-	var unlock func()
 	enough := m.quorum(o)
 	if m.set.FailPartialWrites {
 		enough = len(shares)
 	}
 	cast := newBroadcast(load.stream(), m.set.Spool, len(shares), enough, func() (err error) {
-		unlock, err = m.commits.lock(reading, shares[0].call.key)
+		if unlock, err = m.commits.lock(reading, o.call.key); err == nil {
+			if err = n.begin(standingOf(shares, o.view.away)); err != nil {
+				stop() // so that nobody gets the end of the body
+			}
+		}
 		return err
 	})
 	defer cast.close()
@@ -80,9 +93,12 @@ func (m *Mux) stream(ctx context.Context, o *operation, shares []share, load *pa
 	m.fan(ctx, shares, time.Time{})
 	stop()
 	wg.Wait()
-	if unlock != nil {
-		unlock()
+	n.add(shares, unlock != nil)
+	n.missing(o.view.away)
+	if unlock == nil {
+		unlock = func() {}
 	}
+	return unlock
 }
 
 // putResult is what the shares of a Put add up to.

@@ -160,7 +160,7 @@ func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 				return r
 			}
 			m.drop(r)
-			if last := h.field[len(h.field)-1]; r == last || h.running == 0 { // an earlier one has somebody besides it already
+			if last := h.field[len(h.field)-1]; r == last && o.walk.fresh() > 0 || h.running == 0 { // an earlier one has somebody besides it already
 				h.start(r.extra && h.running > 0)
 			}
 		case <-ctx.Done():
@@ -168,7 +168,7 @@ func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 			return nil
 		case <-h.timer.C:
 			last := h.field[len(h.field)-1]
-			if o.walk.left() > 0 && m.budgeted.take() && h.start(true) {
+			if o.walk.fresh() > 0 && m.budgeted.take() && h.start(true) {
 				last.b.stats.hedges.Add(1)
 			}
 		}

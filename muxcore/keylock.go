@@ -77,12 +77,16 @@ func (t *turn) end() {
 	}
 }
 
-// before is src, whose end waits for the turn: a store commits at the end of a body.
-func (t *turn) before(ctx context.Context, src io.Reader) io.Reader {
+// before is src, whose end waits for the turn, and for ready in it: a store commits at the end of a body.
+func (t *turn) before(ctx context.Context, src io.Reader, ready func() error) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := src.Read(p)
 		if errors.Is(err, io.EOF) {
-			if late := t.take(ctx); late != nil {
+			late := t.take(ctx)
+			if late == nil {
+				late = ready()
+			}
+			if late != nil {
 				return 0, late
 			}
 		}

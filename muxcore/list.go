@@ -10,7 +10,8 @@ import (
 
 // List implements [Store]. Where one backend's word is final, the first that answers gives the list, and another goes on
 // with it should that one fail; where it is not (mirror, sticky_by_key, on_miss next), the lists of all are merged, and
-// backends whose part is missing are told to opts.OnDegraded.
+// backends whose part is missing are told to opts.OnDegraded. They are merged as well while some lack the newest state of
+// keys: what a list shows is what a read finds (see [lister.pick]).
 func (m *Mux) List(ctx context.Context, opts ListOptions) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := CheckPrefix(opts.Prefix); err != nil {
@@ -21,9 +22,9 @@ func (m *Mux) List(ctx context.Context, opts ListOptions) iter.Seq2[Entry, error
 		defer endSpan(span)
 		o := m.begin(OpList, opts.Prefix)
 		defer o.end()
-		l := lister{m: m, o: o, opts: opts, yield: yield}
+		l := lister{m: m, o: o, opts: opts, yield: yield, marked: m.pending(), single: !m.missGoesOn() && m.set.Mode != StickyByKey}
 		var err error
-		if m.missGoesOn() || m.set.Mode == StickyByKey {
+		if l.marked || !l.single {
 			err = l.merged(ctx)
 		} else {
 			err = l.fromFirst(ctx)
@@ -41,6 +42,8 @@ type lister struct {
 	opts    ListOptions
 	yield   func(Entry, error) bool
 	given   int
+	marked  bool // some backends lack the newest state of keys
+	single  bool // one backend's word is final
 	stopped bool // by the caller, or by the limit
 }
 
@@ -149,7 +152,10 @@ func (l *lister) merged(ctx context.Context) error {
 	}()
 	for least := leastOf(cursors); least != nil; least = leastOf(cursors) {
 		key := least.entry.Key
-		if !l.give(least.entry, least.b) {
+		if l.marked {
+			least = l.pick(ctx, cursors, key)
+		}
+		if least != nil && !l.give(least.entry, least.b) {
 			return nil
 		}
 		for _, c := range cursors {
@@ -189,10 +195,14 @@ func (l *lister) openAll(ctx context.Context) []*cursor {
 	asked := make(map[*backend]bool)
 	var cursors []*cursor
 	var permits []permit
+	opts := l.opts
+	if l.marked {
+		opts.Limit = 0 // not every entry counts
+	}
 	for b, p := l.o.walk.next(nil); b != nil; b, p = l.o.walk.next(nil) {
 		asked[b] = true
 		permits = append(permits, p)
-		cursors = append(cursors, l.m.newCursor(ctx, b, l.opts, l.m.budget(l.o, b)))
+		cursors = append(cursors, l.m.newCursor(ctx, b, opts, l.m.budget(l.o, b)))
 	}
 	var wg sync.WaitGroup
 	for i, c := range cursors {

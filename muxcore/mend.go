@@ -230,9 +230,3 @@ func unchanged(ctx context.Context, key string, s *seat, was *Info) error {
 	}
 	return err
 }
-
-// tombstoned tells whether the newest that the journal knows of the key is that it was deleted.
-func (m *Mux) tombstoned(string) bool { return false }
-
-// madeGood has the journal forget what the backend missed of the key. It is called in the key's turn.
-func (m *Mux) madeGood(string, *backend) {}

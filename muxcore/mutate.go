@@ -132,6 +132,7 @@ func (m *Mux) Undrain(name string) error {
 	}
 	if b.drain.move(draining, inService) || b.drain.move(drained, inService) {
 		m.refresh()
+		m.nudgeReplay()
 	}
 	return nil
 }

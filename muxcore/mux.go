@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/journal"
 )
 
 // MaxDepth is how many muxes may stand in a chain, the outermost included.
@@ -78,6 +80,9 @@ type Settings struct {
 	// Hedge reads, in any mode but mirror, which asks all at once. Default: off.
 	Hedge Hedge
 
+	// Journal remembers what backends miss, and has it repaired. nil: nothing is remembered. Default: nil.
+	Journal *journal.Scope
+
 	// Observe is told of every event, never with a lock held. It must be fast and safe for concurrent use; it is
 	// called on the path of requests. Default: nobody.
 	Observe func(Event)
@@ -125,7 +130,9 @@ type Mux struct {
 	budgeted  hedgeBudget
 	slowness  quantile // of reads, as multiples of what is typical of their backend
 
-	commits keyLocks       // of all that changes a key
+	commits *keyLocks      // of all that changes a key
+	journal *journal.Scope // nil: off
+	replays replays
 	leaving sync.WaitGroup // removed backends that are still in use
 
 	mu       sync.Mutex // guards backends and the making of views
@@ -145,7 +152,10 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 		return nil, err
 	}
 	set.fillIn()
-	m := &Mux{set: set, mode: rules[set.Mode]}
+	m := &Mux{set: set, mode: rules[set.Mode], journal: set.Journal, commits: new(keyLocks)}
+	if m.journal != nil { // muxes that follow each other overlap, and must not commit across each other
+		m.commits = m.journal.Shared(func() any { return new(keyLocks) }).(*keyLocks)
+	}
 	for _, cfg := range backends {
 		b := newBackend(cfg, set.Timeout, set.Now())
 		b.nest(m, 1)
@@ -155,6 +165,7 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 	for _, b := range m.backends {
 		m.watchHealth(b)
 	}
+	m.startReplay()
 	return m, nil
 }
 
@@ -363,6 +374,7 @@ func (m *Mux) Close() error {
 	backends := m.backends
 	m.mu.Unlock()
 	var errs []error
+	m.stopReplay()
 	m.leaving.Wait()
 	for _, b := range backends {
 		b.stopHealth()

@@ -36,19 +36,21 @@ func (m *Mux) race(ctx context.Context, o *operation) *racer {
 	return nil
 }
 
-// field admits all ready backends, or after them all backups.
+// field admits all ready backends, or after them all backups, or at last those that lack what is asked for.
 func (m *Mux) field(o *operation) []*racer {
 	var field []*racer
-	for ready := o.walk.i < len(o.walk.p.ready); ; {
-		b, p := o.walk.next(nil)
-		if b == nil {
-			return field
-		}
-		field = append(field, m.racer(o, b, p, len(field), min(1, len(o.walk.p.backups)-o.walk.j)))
-		if ready && o.walk.i >= len(o.walk.p.ready) {
-			return field
+	for phase := 0; len(field) == 0 && phase < phases; {
+		phase = o.walk.phase()
+		o.walk.only = phase % phases
+		for b, p := o.walk.next(nil); b != nil; b, p = o.walk.next(nil) {
+			field = append(field, m.racer(o, b, p, len(field), 0))
 		}
 	}
+	o.walk.only = 0
+	for _, r := range field {
+		r.o.others = min(1, o.walk.left())
+	}
+	return field
 }
 
 // racer is b's part in the operation. Side by side, nobody has to leave the deadline to others but those who come later.

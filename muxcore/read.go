@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -29,6 +30,10 @@ type operation struct {
 	lastFrom string
 	class    Class // of lastErr
 	deadline time.Time
+	memo     *memo      // of a write
+	stale    []*backend // lack the newest state of the key
+	gone     bool       // which is known to be that it was deleted
+	exists   bool       // or an object: that somebody does not have it is no answer
 }
 
 var operations = sync.Pool{New: func() any { return new(operation) }}
@@ -50,6 +55,9 @@ func (m *Mux) begin(op Op, key string) *operation {
 	if m.set.Deadline > 0 && op != OpPut {
 		o.deadline = time.Now().Add(m.set.Deadline)
 	}
+	if m.journal != nil && m.journal.Pending() && !op.Writes() && op != OpList {
+		m.consult(o)
+	}
 	return o
 }
 
@@ -70,6 +78,9 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 	defer endSpan(span)
 	o := m.begin(OpGet, key)
 	defer o.end()
+	if o.gone && opts.Same == nil {
+		return nil, o.notFound()
+	}
 	o.patient = !opts.elsewhere
 	opts.elsewhere = opts.elsewhere || len(o.walk.p.members) > 1
 	if opts.Same != nil && opts.Conditions.IfMatch == "" {
@@ -116,6 +127,9 @@ func (m *Mux) Stat(ctx context.Context, key string, cond Conditions) (Info, erro
 	defer endSpan(span)
 	o := m.begin(OpStat, key)
 	defer o.end()
+	if o.gone {
+		return Info{}, o.notFound()
+	}
 	o.call.get.Conditions = cond
 	if m.mode.race && o.walk.left() > 1 {
 		return m.raceStat(ctx, o, m.race)
@@ -204,9 +218,15 @@ func (m *Mux) budget(o *operation, b *backend) time.Duration {
 
 // goesOn takes in what b said, and tells whether the next backend is to be asked.
 func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
-	if m.missGoesOn() && !o.call.op.Writes() && isMiss(o.answer.err) {
-		o.missed++
-		return true
+	if !o.call.op.Writes() && isMiss(o.answer.err) {
+		switch {
+		case o.exists || slices.Contains(o.stale, b):
+			o.unsure++
+			return true
+		case m.missGoesOn():
+			o.missed++
+			return true
+		}
 	}
 	if o.call.get.Same != nil && class == ClassSemantic {
 		o.other++ // it answered, and is no help

@@ -36,11 +36,12 @@ type BackendStats struct {
 	LastTransitionAt    time.Time  `json:"last_transition_at"`
 	NextTrialAt         *time.Time `json:"next_trial_at,omitempty"`
 	InFlightCount       int64      `json:"in_flight_count"`
-	PendingRepairs      int        `json:"pending_repairs"`
-	Resumes             uint64     `json:"resumes"`       // bodies of others that were continued here
-	Hedges              uint64     `json:"hedges"`        // second reads made because this one took its time
-	HedgeWins           uint64     `json:"hedge_wins"`    // second reads that were answered here first
-	Mux                 *Stats     `json:"mux,omitempty"` // of a backend that is a mux
+	PendingRepairs      int        `json:"pending_repairs"`              // keys of which it lacks the newest state
+	FullRepairNeeded    bool       `json:"full_repair_needed,omitempty"` // it lacks more than is remembered, and is to be compared in full
+	Resumes             uint64     `json:"resumes"`                      // bodies of others that were continued here
+	Hedges              uint64     `json:"hedges"`                       // second reads made because this one took its time
+	HedgeWins           uint64     `json:"hedge_wins"`                   // second reads that were answered here first
+	Mux                 *Stats     `json:"mux,omitempty"`                // of a backend that is a mux
 }
 
 // counters of one backend, each updated without a lock.
@@ -128,7 +129,11 @@ func (m *Mux) Stats() Stats {
 		TotalFanoutPartials: m.partials.Load(), TotalResumes: m.resumes.Load(), Backends: []BackendStats{},
 	}
 	for _, b := range m.snapshot.Load().all {
-		s.Backends = append(s.Backends, b.statistics())
+		one := b.statistics()
+		if m.pending() {
+			one.PendingRepairs, one.FullRepairNeeded = m.journal.Count(b.Name), m.journal.Doubtful(b.Name)
+		}
+		s.Backends = append(s.Backends, one)
 	}
 	return s
 }

@@ -22,6 +22,7 @@ type pool struct {
 	members []*backend // in service, first the ordinary ones, then backups: whoever could answer if well
 	ready   []*backend // of them, ordinary ones that are up or due for a trial
 	backups []*backend // likewise, of the backups
+	stale   []*backend // likewise, of those that lack what is asked for: asked when nobody else could answer
 	alias   *aliasTable
 }
 
@@ -119,6 +120,8 @@ type walk struct {
 	key     string
 	i       int   // of the ready ones, handed out
 	j       int   // of the backups
+	k       int   // of the stale ones
+	only    int   // the phase that ends the walk; 0: all
 	first   int   // index of the first, by mode
 	rest    []int // order after the first, where the mode has one of its own
 	inOrder bool  // config order instead of the mode's
@@ -130,6 +133,9 @@ type walk struct {
 func (w *walk) next(skip []*backend) (*backend, permit) {
 	for {
 		b := w.candidate()
+		if b == nil && w.only != 0 {
+			return nil, permit{}
+		}
 		if b == nil {
 			return w.lastResort()
 		}
@@ -145,6 +151,9 @@ func (w *walk) next(skip []*backend) (*backend, permit) {
 
 func (w *walk) candidate() *backend {
 	ready := w.p.ready
+	if w.only != 0 && w.phase() != w.only {
+		return nil
+	}
 	switch {
 	case w.i == 0 && len(ready) > 0:
 		w.first = 0
@@ -165,8 +174,27 @@ func (w *walk) candidate() *backend {
 	case w.j < len(w.p.backups):
 		w.j++
 		return w.p.backups[w.j-1]
+	case w.k < len(w.p.stale):
+		w.k++
+		return w.p.stale[w.k-1]
 	}
 	return nil
+}
+
+// phases of a walk, the last of which is its end.
+const phases = 4
+
+// phase is whose turn it is: 1 of the ready ones, 2 of the backups, 3 of the stale ones, 4 nobody's any more.
+func (w *walk) phase() int {
+	switch {
+	case w.i < len(w.p.ready):
+		return 1
+	case w.j < len(w.p.backups):
+		return 2
+	case w.k < len(w.p.stale):
+		return 3
+	}
+	return phases
 }
 
 // lastResort is the backend that is due back first, if nobody else could be asked and the settings say so.
@@ -184,7 +212,10 @@ func (w *walk) lastResort() (*backend, permit) {
 }
 
 // left is how many more backends the walk may hand out, an upper bound.
-func (w *walk) left() int { return len(w.p.ready) - w.i + len(w.p.backups) - w.j }
+func (w *walk) left() int { return w.fresh() + len(w.p.stale) - w.k }
+
+// fresh is how many of them have what is asked for, as far as is known.
+func (w *walk) fresh() int { return len(w.p.ready) - w.i + len(w.p.backups) - w.j }
 
 // admit takes a permit of b for op and counts the call as in flight; [Mux.release] must follow.
 func (m *Mux) admit(b *backend, op Op, force bool) (permit, bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 )
 
 // Put implements [Store]. Outside the modes that fan out it goes to one backend, chosen as for a read.
@@ -47,6 +48,7 @@ func (m *Mux) canPut(ctx context.Context, o *operation, opts *PutOptions) error 
 			return &Error{Code: CodeUnsupported, Op: OpPut, Key: o.call.key, Err: errNoConditions}
 		}
 		o.walk.inOrder = m.set.Mode != StickyByKey // there, the key's own backend decides
+		m.deciders(o)
 	}
 	if m.mode.fanout {
 		return m.canFanOut(ctx, o)
@@ -109,21 +111,34 @@ func conditional(p *pool) *pool {
 // putOne puts to one backend, the first that takes it. Another is asked only with the whole body.
 func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResult, error) {
 	var t tally
-	turn := turn{locks: &m.commits, key: o.call.key}
+	turn := turn{locks: m.commits, key: o.call.key}
 	defer turn.end()
 	if load.whole && turn.take(ctx) != nil {
 		return PutResult{}, m.aborted(ctx, &o.call, 0)
 	}
+	n := m.memo(o)
+	defer func() {
+		if n != nil && len(n.done) == 0 {
+			_ = n.close() // nobody has it
+		}
+	}()
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
+		missed := m.passed(o, b, &t)
+		begin := sync.OnceValue(func() error { return n.begin([]string{b.Name}, missed) })
+		if load.whole && begin() != nil {
+			m.settle(b, OpPut, p, ClassAbort, n.refused)
+			m.release(b)
+			return PutResult{}, n.refused
+		}
 		load.record(m.set.Spool, o.walk.left() > 0)
 		body := load.attempt()
-		body.src = turn.before(ctx, body.src)
+		body.src = turn.before(ctx, body.src, begin)
 		o.call.body = body
 		class := m.try(ctx, o, b, p)
 		m.release(b)
 		body.detach()
 		if class == ClassOK {
-			return m.putDone(o, b, &t), nil
+			return m.putDone(o, b, &t, n, missed)
 		}
 		if err := body.failed(); err != nil {
 			if ctx.Err() != nil {
@@ -143,22 +158,38 @@ func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResul
 	return PutResult{}, m.exhausted(ctx, o)
 }
 
-// putDone is the result of a Put that b has taken. Those that should have had it are told of: who was asked before, and in
-// failover who stands before b and was left alone.
-func (m *Mux) putDone(o *operation, b *backend, t *tally) PutResult {
-	if m.set.Mode == Failover {
-		for _, before := range o.walk.p.members[:slices.Index(o.walk.p.members, b)] {
-			if !slices.Contains(t.missed, before.Name) {
-				t.missed = append(t.missed, before.Name)
-				t.causes = append(t.causes, m.whyNot(before, OpPut))
-			}
+// passed are all that should have what b is asked to take: who was asked before, and who would have been, were it well.
+func (m *Mux) passed(o *operation, b *backend, t *tally) []string {
+	missed := slices.Clone(t.missed)
+	for _, before := range m.preferred(o, b) {
+		if !slices.Contains(missed, before.Name) {
+			missed = append(missed, before.Name)
 		}
 	}
+	return missed
+}
+
+// putDone is the result of a Put that b has taken. Those that should have had it are told of, unless they are well and the
+// mode alone has passed them over.
+func (m *Mux) putDone(o *operation, b *backend, t *tally, n *memo, missed []string) (PutResult, error) {
+	for _, before := range m.preferred(o, b) {
+		if !slices.Contains(t.missed, before.Name) && (m.set.Mode == Failover || before.drain.out() || before.writes.down.Load()) {
+			t.missed = append(t.missed, before.Name)
+			t.causes = append(t.causes, m.whyNot(before, OpPut))
+		}
+	}
+	if n != nil {
+		n.done, n.missed = []string{b.Name}, missed
+	}
+	forgot := n.close()
 	t.inside(b, o.answer.missed)
 	m.tellPartial(o, t)
+	if forgot != nil {
+		return PutResult{}, forgot
+	}
 	info := o.answer.info
 	info.Via = Via{Backend: b.dotted(info.Via.Backend), Attempts: o.attempts}
-	return PutResult{Info: info, Existed: o.answer.existed, Missed: t.missed}
+	return PutResult{Info: info, Existed: o.answer.existed, Missed: t.missed}, nil
 }
 
 // bodyError is the error of a write whose body failed: the uploader's, whatever the reader said.

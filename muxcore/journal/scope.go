@@ -109,3 +109,17 @@ func (s *Scope) Watch() (more <-chan struct{}, stop func()) {
 		delete(s.watchers, c)
 	}
 }
+
+// Owed are the keys, in order, of which one of the backends lacks the newest state, or may.
+func (s *Scope) Owed(backends []string) []string {
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	var keys []string
+	for key, m := range s.marks {
+		if slices.ContainsFunc(m.owed(), func(name string) bool { return slices.Contains(backends, name) }) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
