@@ -134,6 +134,9 @@ func makeBackend(raw json.RawMessage, t *tree, mux string) (muxcore.Backend, err
 	}
 	alone := &branch{members: []member{one}}
 	alone.rename(strings.TrimSuffix(t.name+"."+mux, "."))
+	if err := alone.shareJournals(t.root, mux); err != nil {
+		return muxcore.Backend{}, err
+	}
 	if err := alone.openStores(); err != nil {
 		return muxcore.Backend{}, err
 	}

@@ -61,6 +61,13 @@ func (a *App) adopt(key treeKey, t *tree) error {
 	if other, ok := a.trees[key.name]; ok && other.key != key {
 		return fmt.Errorf("two storage trees named %q that are not alike: make them equal, or give them different names by the option name", key.name)
 	}
+	for _, other := range a.trees {
+		for _, dir := range t.root.journalDirs() {
+			if other.t != t && slices.Contains(other.t.root.journalDirs(), dir) {
+				return fmt.Errorf("journal: storage trees %q and %q have the same directory %s", other.key.name, key.name, dir)
+			}
+		}
+	}
 	if a.trees == nil {
 		a.trees = make(map[string]adopted)
 	}

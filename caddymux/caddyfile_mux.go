@@ -74,6 +74,7 @@ func (p *muxParser) add(d *caddyfile.Dispenser, b *Backend, own any) error {
 //	on_miss stop|next
 //	partial_writes accept|fail
 //	write_quorum <n>|majority|all
+//	journal <dir>|off
 //	last_resort
 //	hash modulo|rendezvous
 //	hedge <dur>|auto|off [<max-%>]
@@ -92,6 +93,7 @@ func (p *muxParser) options() []Option {
 		{Word: "on_miss", Parse: enumOption(&m.OnMiss, "stop", "next")},
 		{Word: "partial_writes", Parse: enumOption(&m.PartialWrites, "accept", "fail")},
 		{Word: "write_quorum", Parse: p.quorum},
+		{Word: "journal", Parse: TextOption(&m.Journal)},
 		{Word: "last_resort", Parse: FlagOption(&m.LastResort)},
 		{Word: "hash", Parse: enumOption(&m.Hash, "modulo", "rendezvous")},
 		{Word: "hedge", Parse: p.hedge},

@@ -33,6 +33,12 @@ type suite struct {
 }
 
 func (s suite) Run() int {
+	data, err := os.MkdirTemp("", "caddymux") // journals are there by default
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(data)
+	_ = os.Setenv("XDG_DATA_HOME", data)
 	code := s.m.Run()
 	_ = caddy.Stop()
 	for tries := 0; tries < 20 && goleak.Find(s.ignored...) != nil; tries++ {

@@ -34,6 +34,7 @@ var (
 	failoversDesc = desc("failovers_total", "Operations that went on to another backend because one failed.", "tree")
 	partialsDesc  = desc("fanout_partials_total", "Writes that missed a backend.", "tree")
 	resumesDesc   = desc("resumes_total", "Bodies that went on from another backend in the middle.", "tree")
+	pendingDesc   = desc("pending_repairs", "Keys of which the backend lacks the newest state.", "tree", "backend")
 	hedgesDesc    = desc("hedges_total", "Second reads made because the backend took its time.", "tree", "backend")
 	hedgeWinsDesc = desc("hedge_wins_total", "Second reads that the backend answered first.", "tree", "backend")
 )
@@ -111,7 +112,7 @@ type collector struct{ app *App }
 
 // Describe implements prometheus.Collector.
 func (*collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, durationDesc, upDesc, inFlightDesc, failoversDesc, partialsDesc, resumesDesc, hedgesDesc, hedgeWinsDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, durationDesc, upDesc, inFlightDesc, failoversDesc, partialsDesc, resumesDesc, pendingDesc, hedgesDesc, hedgeWinsDesc} {
 		out <- d
 	}
 }
@@ -175,6 +176,7 @@ func collectStates(out chan<- prometheus.Metric, tree, prefix string, s *muxcore
 		}
 		out <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up, tree, prefix+b.Name)
 		out <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(b.InFlightCount), tree, prefix+b.Name)
+		out <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, float64(b.PendingRepairs), tree, prefix+b.Name)
 		out <- prometheus.MustNewConstMetric(hedgesDesc, prometheus.CounterValue, float64(b.Hedges), tree, prefix+b.Name)
 		out <- prometheus.MustNewConstMetric(hedgeWinsDesc, prometheus.CounterValue, float64(b.HedgeWins), tree, prefix+b.Name)
 		if b.Mux != nil {

@@ -120,6 +120,11 @@ var lines = map[muxcore.EventKind]struct {
 	muxcore.EventBackendAdded:     {zapcore.InfoLevel, "backend added"},
 	muxcore.EventBackendRemoved:   {zapcore.InfoLevel, "backend removed"},
 	muxcore.EventWeightChanged:    {zapcore.InfoLevel, "weight changed"},
+	muxcore.EventRepaired:         {zapcore.DebugLevel, "copy repaired"},
+	muxcore.EventRepairStarted:    {zapcore.InfoLevel, "bringing a backend what it missed"},
+	muxcore.EventRepairCompleted:  {zapcore.InfoLevel, "backend has all it missed"},
+	muxcore.EventRepairFailed:     {zapcore.WarnLevel, "backend could not be brought what it missed; trying again"},
+	muxcore.EventJournalFailed:    {zapcore.ErrorLevel, "journal cannot be read: writes that a backend misses fail"},
 }
 
 // log writes a line. Keys are data of users: only the debug log has them.
@@ -150,6 +155,16 @@ func (o *observer) log(e *muxcore.Event) {
 		fields = append(fields, zap.Int("in_flight", e.InFlight))
 	case muxcore.EventDrainCompleted:
 		fields = append(fields, zap.Duration("took", e.Took))
+	case muxcore.EventRepaired:
+		fields = append(fields, zap.Stringer("op", e.Op), zap.String("from", e.From), zap.String("key", e.Key), zap.String("cause", string(e.Cause)))
+	case muxcore.EventRepairStarted:
+		fields = append(fields, zap.Int("pending", e.Pending))
+	case muxcore.EventRepairCompleted:
+		fields = append(fields, zap.Duration("took", e.Took))
+	case muxcore.EventRepairFailed:
+		fields = append(fields, zap.Int("pending", e.Pending), zap.Error(withoutKey(e.Err)))
+	case muxcore.EventJournalFailed:
+		fields = append(fields, zap.Error(e.Err))
 	case muxcore.EventWeightChanged:
 		fields = append(fields, zap.Int("from", e.FromWeight), zap.Int("to", e.ToWeight))
 	default: // the backend says it all
@@ -220,6 +235,16 @@ func payload(e *muxcore.Event) map[string]any {
 		}
 	case muxcore.EventBackendRemoved:
 		p["name"] = e.Name
+	case muxcore.EventRepaired:
+		p["name"], p["op"], p["from"], p["cause"] = e.Name, e.Op.String(), e.From, string(e.Cause)
+	case muxcore.EventRepairStarted:
+		p["name"], p["pending"] = e.Name, e.Pending
+	case muxcore.EventRepairCompleted:
+		p["name"], p["tookMs"] = e.Name, e.Took.Milliseconds()
+	case muxcore.EventRepairFailed:
+		p["name"], p["pending"], p["cause"] = e.Name, e.Pending, text(e.Err)
+	case muxcore.EventJournalFailed:
+		p["cause"] = text(e.Err)
 	case muxcore.EventWeightChanged:
 		p["name"], p["from"], p["to"] = e.Name, e.FromWeight, e.ToWeight
 	default: // what a later version of the core tells of has its tree at least

@@ -51,6 +51,9 @@ func newTree(root *branch) (*tree, error) {
 		return nil, err
 	}
 	t.spool = takeSpool()
+	for _, dir := range root.journalDirs() {
+		takeJournal(dir)
+	}
 	t.users.Store(1)
 	return t, nil
 }
@@ -126,6 +129,9 @@ func (t *tree) release() {
 		t.err = t.root.closeStores()
 	}
 	t.spool.giveBack()
+	for _, dir := range t.root.journalDirs() {
+		t.err = errors.Join(t.err, giveJournal(dir))
+	}
 	close(t.done)
 }
 
@@ -266,6 +272,9 @@ func (one *member) core(nested muxcore.Store) muxcore.Backend {
 func (b *branch) build(observe func(muxcore.Event), spool *muxcore.Spool) (*muxcore.Mux, error) {
 	set := b.set
 	set.Observe, set.Spool = observe, spool
+	if b.journal != "" {
+		set.Journal = journalOf(b.journal).Scope(b.scope)
+	}
 	var backends []muxcore.Backend
 	for i := range b.members {
 		var nested muxcore.Store

@@ -27,7 +27,7 @@ func treesAlive() (n int) {
 
 func TestAnUnchangedTreeSurvivesAReload(t *testing.T) {
 	f := scripted(t, "survives")
-	const tree = "storage_mux {\n writable\n cooldown 1h\n backend f scripted survives\n backend m memory\n}\n"
+	const tree = "storage_mux {\n writable\n journal off\n cooldown 1h\n backend f scripted survives\n backend m memory\n}\n"
 	c := run(t, "header >X-Attempts {http.storage_mux.attempts}\n"+tree)
 	f.Break(&muxcore.Error{Code: muxcore.CodeUnavailable})
 	c.expect(http.StatusCreated, "PUT", "/x", "in memory")

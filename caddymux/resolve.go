@@ -22,6 +22,8 @@ type branch struct {
 	name     string // of the tree; dotted for a nested mux
 	set      muxcore.Settings
 	members  []member
+	journal  string          // directory; "" none
+	scope    string          // of the journal: the dotted name in the tree
 	resolved json.RawMessage // the config without placeholders, in a form that is equal for equal configs
 }
 
@@ -54,7 +56,7 @@ func resolveTree(ctx caddy.Context, name string, m Mux) (*branch, error) {
 		return nil, err
 	}
 	root.rename(name)
-	return root, nil
+	return root, root.placeJournals(defaultJournal(name), "")
 }
 
 // resolveMux makes the branch of a mux in which depth muxes stand in a chain, this one included.
@@ -66,7 +68,7 @@ func resolveMux(ctx caddy.Context, repl *caddy.Replacer, m Mux, depth int) (*bra
 	if err != nil {
 		return nil, err
 	}
-	b := &branch{set: set}
+	b := &branch{set: set, journal: m.Journal}
 	var shared []*Backend
 	var canonical []json.RawMessage
 	taken := make(map[string]bool)
@@ -183,6 +185,14 @@ func (m *Mux) settings(repl *caddy.Replacer) (muxcore.Settings, error) {
 		if *word.value, err = replaceString(repl, word.option, *word.value, false); err != nil {
 			return muxcore.Settings{}, err
 		}
+	}
+	given := m.Journal != ""
+	var err error
+	if m.Journal, err = replaceString(repl, "journal", m.Journal, false); err != nil {
+		return muxcore.Settings{}, err
+	}
+	if given && m.Journal == "" {
+		return muxcore.Settings{}, errJournalEmpty
 	}
 	m.WriteQuorum = caddyhttp.WeakString(quorum)
 	set := muxcore.Settings{

@@ -56,6 +56,12 @@ type Mux struct {
 	// Whether a write that missed some backends is a success: `accept`, or `fail`. Default: `accept`.
 	PartialWrites string `json:"partial_writes,omitempty"`
 
+	// The directory in which is remembered what backends miss, so that it is brought to them once they are back, and stale
+	// copies are not read until then; or `off`. It is made at the first miss, and belongs to one Caddy at a time. A write
+	// whose miss cannot be remembered fails. A nested mux shares that of the mux around it, unless it says otherwise.
+	// Default: `storage_mux/<tree>` in Caddy's data directory.
+	Journal string `json:"journal,omitempty"`
+
 	// How many backends must hold a mirror write before it is a success: a number, `majority` or `all`. Default: 1.
 	WriteQuorum caddyhttp.WeakString `json:"write_quorum,omitempty"`
 

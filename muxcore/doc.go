@@ -23,6 +23,10 @@
 // judge.go); [Mux.Repair] mends what differs (repair.go, mend.go) by copies between two backends (copy.go) that commit in
 // the key's turn (keylock.go), as all that changes a key does.
 //
+// What a backend missed is remembered in a journal (package journal): every write has it know before and after its commits
+// (pending.go), reads and lists ask those last who lack a key (pending.go, listmark.go), and once a backend is back it gets
+// the newest state (replay.go; resolve.go where a kill left the end of a write open).
+//
 // # Error classes
 //
 //   - semantic: the backend answered, and the answer is no (absent, 304, 412, 416, other 4xx). Final, and never its fault.

@@ -25,7 +25,7 @@ type memo struct {
 
 // memo of a write of the operation's key. Locks live on one backend only, and are nobody else's to have.
 func (m *Mux) memo(o *operation) *memo {
-	if m.journal == nil || strings.HasPrefix(o.call.key, LockPrefix) {
+	if m.journal == nil || len(o.view.all) < 2 || strings.HasPrefix(o.call.key, LockPrefix) {
 		return nil
 	}
 	n := &memo{m: m, op: o.call.op, key: o.call.key, write: journal.Write{Deleted: o.call.op == OpDelete}}
