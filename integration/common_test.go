@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
+	"github.com/suaveplan/caddy-storage-mux/internal/bunnyfake"
+	"github.com/suaveplan/caddy-storage-mux/internal/swiftfake"
 )
 
 // TestMain says once, rather than in every test, that there is nothing to test.
@@ -100,6 +103,26 @@ http://:{$PORT3} {
 		%[1]s
 	}
 }
+http://:{$PORT4} {
+	storage_mux {
+		backend s rackspace box {
+			auth_url {$SWIFT}/v2.0
+			user tester
+			key {$SWIFT_KEY}
+		}
+		%[1]s
+	}
+}
+http://:{$PORT5} {
+	storage_mux {
+		backend b bunny zone {
+			endpoint {$BUNNY}
+			access_key {$BUNNY_KEY}
+			verify_writes
+		}
+		%[1]s
+	}
+}
 `
 
 // store is a site over one backend.
@@ -107,18 +130,34 @@ type store struct {
 	*rig.Caddy
 	name   string
 	origin *origin.Origin // the server behind it; nil unless it is the http backend
+
+	unconditional bool // cannot decide conditions of writes
+	bare          bool // keeps no metadata but the type
+}
+
+// conditional are the stores that decide conditions of writes.
+func conditional(all []store) []store {
+	return slices.DeleteFunc(all, func(s store) bool { return s.unconditional })
+}
+
+// keeping are the stores that keep metadata.
+func keeping(all []store) []store {
+	return slices.DeleteFunc(all, func(s store) bool { return s.bare })
 }
 
 // stores starts one Caddy with a writable, listing site for each backend type.
 func stores(t *testing.T, options string) []store {
 	t.Helper()
-	f1 := origin.New(t)
+	f1, cluster, zones := origin.New(t), swiftfake.New(t, "box"), bunnyfake.New(t, "zone")
 	config := fmt.Sprintf(writableStores, "writable\nlist\n"+options)
-	c := rig.Start(t, config, rig.Env("F1", f1.URL()))
+	c := rig.Start(t, config, rig.Env("F1", f1.URL()), rig.Env("SWIFT", cluster.URL), rig.Env("SWIFT_KEY", swiftfake.Key),
+		rig.Env("BUNNY", zones.URL), rig.Env("BUNNY_KEY", bunnyfake.AccessKey))
 	return []store{
 		{Caddy: c, name: "memory"},
 		{Caddy: c.On("PORT2"), name: "file"},
 		{Caddy: c.On("PORT3"), name: "http", origin: f1},
+		{Caddy: c.On("PORT4"), name: "rackspace", unconditional: true},
+		{Caddy: c.On("PORT5"), name: "bunny", unconditional: true, bare: true},
 	}
 }
 

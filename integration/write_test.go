@@ -65,7 +65,7 @@ func TestHeadersAndMetadataAreStoredWithTheObject(t *testing.T) {
 		"Content-Type", "image/x-odd", "Cache-Control", "max-age=60, immutable", "Content-Disposition", `attachment; filename="a b.txt"`,
 		"Content-Language", "de-CH", "Expires", "Fri, 01 Jan 2100 00:00:00 GMT", "X-Meta-Owner", "somebody", "X-Meta-Empty-Not", "0",
 	}
-	eachStore(t, stores(t, ""), func(t *testing.T, s store) {
+	eachStore(t, keeping(stores(t, "")), func(t *testing.T, s store) {
 		wantStatus(t, "PUT", s.Put("/x", "body", header...), http.StatusCreated)
 		for _, r := range []rig.Response{s.Get("/x"), s.Head("/x"), s.Get("/x", "Range", "bytes=1-2")} {
 			for i := 0; i < len(header); i += 2 {
@@ -87,7 +87,7 @@ func TestHeadersAndMetadataAreStoredWithTheObject(t *testing.T) {
 // Bytes and length go out as they came in: no coding is undone on the way.
 func TestCase056ACodedBodyIsPassedOnAsItIs(t *testing.T) {
 	t.Parallel()
-	eachStore(t, stores(t, ""), func(t *testing.T, s store) {
+	eachStore(t, keeping(stores(t, "")), func(t *testing.T, s store) {
 		body := "\x1f\x8b not really gzip \x00\x01"
 		wantStatus(t, "PUT", s.Put("/x.gz", body, "Content-Encoding", "gzip", "Content-Type", "text/plain"), http.StatusCreated)
 		for _, accept := range []string{"gzip", "identity"} {
@@ -181,7 +181,7 @@ func TestDigestsAreVerified(t *testing.T) {
 
 func TestConditionalWrites(t *testing.T) {
 	t.Parallel()
-	eachStore(t, stores(t, ""), func(t *testing.T, s store) {
+	eachStore(t, conditional(stores(t, "")), func(t *testing.T, s store) {
 		wantStatus(t, "PUT if it is there", s.Put("/x", "one", "If-Match", "*"), http.StatusPreconditionFailed)
 		wantMissing(t, s.Caddy, "/x")
 		r := s.Put("/x", "one", "If-None-Match", "*")

@@ -230,6 +230,14 @@ func TestAFolderIsNoObjectAndIsNeverDeleted(t *testing.T) {
 	}
 }
 
+func TestABodyWhoseCodingWouldBeLostIsRefused(t *testing.T) {
+	s := open(t, settings(bunnyfake.New(t, "zone"), "zone"))
+	opts := muxcore.PutOptions{Attributes: muxcore.Attributes{ContentEncoding: "gzip"}}
+	if _, err := s.Put(t.Context(), "key", strings.NewReader("x"), 1, opts); !errors.Is(err, muxcore.ErrUnsupported) {
+		t.Errorf("Put of a coded body = %v, want %v", err, muxcore.ErrUnsupported)
+	}
+}
+
 func TestURLsArePurged(t *testing.T) {
 	z := bunnyfake.New(t, "zone")
 	set := published(z, "zone")

@@ -18,6 +18,7 @@ import (
 
 var (
 	errConditions = errors.New("a storage zone cannot write conditionally")
+	errCoded      = errors.New("a storage zone does not keep the Content-Encoding, without which the body cannot be read")
 	errTooEarly   = errors.New("the zone answered before it had the whole body")
 )
 
@@ -34,6 +35,9 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 			return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpPut, Key: key, Err: errors.New("the content type has a character that no header field may have")}
 		}
 		q.header["Override-Content-Type"] = []string{opts.ContentType}
+	}
+	if opts.ContentEncoding != "" {
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpPut, Key: key, Err: errCoded}
 	}
 	existed, err := s.mayPut(ctx, key)
 	if err != nil {
