@@ -14,5 +14,8 @@ require (
 
 require (
 	github.com/bits-and-blooms/bitset v1.25.0 // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/ncw/swift/v2 v2.0.5 // indirect
+	go.opentelemetry.io/otel v1.46.0 // indirect
+	go.opentelemetry.io/otel/trace v1.46.0 // indirect
 )
