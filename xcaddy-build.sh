@@ -120,6 +120,10 @@ cmd_test() {
 	fi
 
 	part "unit tests ${race[*]-}" go_tests "$root" 15m -shuffle=on || true
+	local example
+	for example in "$root"/examples/*/; do
+		part "example ${example#"$root"/} ${race[*]-}" go_tests "${example%/}" 10m || true
+	done
 	if part "build of the Caddy under test ${race[*]-}" build_caddy "$CADDY_BIN" &&
 		part "modules of the Caddy under test" check_modules; then
 		part "integration tests ${race[*]-}" go_tests "$root/integration" 20m -parallel 6 || true

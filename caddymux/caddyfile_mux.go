@@ -268,6 +268,10 @@ func (b *Backend) options() []Option {
 	return all
 }
 
+// SharedWords are the words of the options that all types share, for [ParseOptions]: they may stand in the block of a backend, and are
+// taken out of it before its type sees the rest.
+func SharedWords(kind string) []string { return sharedWords(kind) }
+
 // sharedWords are the words of the options that all types share.
 func sharedWords(kind string) []string {
 	b := Backend{Type: kind}
