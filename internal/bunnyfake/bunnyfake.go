@@ -132,6 +132,7 @@ func (z *Zones) Lines() []string {
 // ServeHTTP implements http.Handler.
 func (z *Zones) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	path = strings.TrimLeft(path, "/") // the vendor's client sends two slashes after the zone
 	z.mu.Lock()
 	z.lines = append(z.lines, r.Method+" "+r.RequestURI)
 	files, ok := z.zones[name]
