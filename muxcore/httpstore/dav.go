@@ -111,7 +111,7 @@ func (s *Store) makeCollection(ctx context.Context, key, dir string) (made bool,
 }
 
 func (s *Store) mkcol(ctx context.Context, key, dir string) (status int, err error) {
-	resp, err := s.exchange(ctx, muxcore.OpPut, key, s.request(ctx, "MKCOL", s.base.of(dir), s.traced(ctx, s.header)))
+	resp, err := s.exchange(ctx, muxcore.OpPut, key, s.request(ctx, "MKCOL", s.base.of(dir), s.traced(ctx, s.header))) //nolint:bodyclose // drained, or taken over
 	if err != nil {
 		return 0, err
 	}

@@ -114,7 +114,7 @@ func (s *Store) Capabilities() muxcore.Capabilities {
 // Probe implements muxcore.Prober: a HEAD of the health path. Whatever is no failure of the origin is a sign of life,
 // refusals and redirects included.
 func (s *Store) Probe(ctx context.Context) error {
-	resp, err := s.exchange(ctx, muxcore.OpHealth, "", s.request(ctx, http.MethodHead, s.health, s.traced(ctx, s.header)))
+	resp, err := s.exchange(ctx, muxcore.OpHealth, "", s.request(ctx, http.MethodHead, s.health, s.traced(ctx, s.header))) //nolint:bodyclose // drained, or taken over
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (s *Store) propfind(ctx context.Context, op muxcore.Op, key, path, depth st
 	req.ContentLength = int64(len(propfindBody))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(propfindBody)), nil }
 	req.Body, _ = req.GetBody()
-	resp, err := s.exchange(ctx, op, key, req)
+	resp, err := s.exchange(ctx, op, key, req) //nolint:bodyclose // drained, or taken over
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 		return muxcore.PutResult{}, err
 	}
 	up := wire.NewUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
-	resp, err := up.Send(ctx, key, s.home, s.request(ctx, http.MethodPut, s.base.of(key), header))
+	resp, err := up.Send(ctx, key, s.home, s.request(ctx, http.MethodPut, s.base.of(key), header)) //nolint:bodyclose // drained, or taken over
 	if err == nil && s.makeRoom(ctx, key, resp.StatusCode) {
 		wire.Drain(resp)
 		if !up.Replays() {
@@ -102,7 +102,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 		header = maps.Clone(header)
 		addConditions(header, &opts.Conditions)
 	}
-	resp, err := s.exchange(ctx, muxcore.OpDelete, key, s.request(ctx, http.MethodDelete, s.base.of(key), header))
+	resp, err := s.exchange(ctx, muxcore.OpDelete, key, s.request(ctx, http.MethodDelete, s.base.of(key), header)) //nolint:bodyclose // drained, or taken over
 	if err != nil {
 		return muxcore.DeleteResult{}, err
 	}

@@ -31,7 +31,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 	}
 	a := ask{op: muxcore.OpStat, key: key, conditional: !cond.Empty()}
 	a.opts.Conditions = cond
-	resp, err := s.answer(ctx, &a)
+	resp, err := s.answer(ctx, &a) //nolint:bodyclose // drained, or taken over
 	if err != nil {
 		return muxcore.Info{}, err
 	}
