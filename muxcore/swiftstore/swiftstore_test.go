@@ -55,6 +55,7 @@ func TestConformanceInAMuxBelowAPrefix(t *testing.T) {
 		"an overwrite takes the old attributes away": "a mux gives every object an identity",
 		"a store's own ETag is not a stored one":     "a mux gives every object an identity",
 		"keys are bytes and come back as they were":  "the longest of them has no room beside a prefix",
+		"every list is what an oracle says":          "as without a mux, and it costs most of the time",
 	}
 	suite(t, skip, func(tb testing.TB, set swiftstore.Settings) muxcore.Store {
 		set.Prefix = "/a b/é/"
