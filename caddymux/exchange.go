@@ -22,6 +22,7 @@ type exchange struct {
 
 	status  int  // instead of 200
 	plain   bool // ranges and preconditions are ignored
+	erring  bool // this is an error route
 	started time.Time
 	result  result
 	told    placeholders
@@ -70,7 +71,7 @@ func (x *exchange) begin() {
 
 // inErrorRoute reads the request as file_server does when it serves an error page.
 func (x *exchange) inErrorRoute(failure error) {
-	x.plain = true
+	x.plain, x.erring = true, true
 	if x.method != http.MethodHead {
 		x.method = http.MethodGet
 	}

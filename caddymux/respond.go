@@ -99,6 +99,9 @@ func (x *exchange) start(info *muxcore.Info, p part) {
 		x.set(h, "Content-Range", contentRange(p, info.Size))
 		status = http.StatusPartialContent
 	}
+	if x.erring && status/100 == 2 {
+		delete(h, "Retry-After") // of the error that is answered instead
+	}
 	x.w.WriteHeader(status)
 	x.sink.begun = true
 }
