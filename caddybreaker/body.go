@@ -18,11 +18,20 @@ type trackedBody struct {
 
 	ctx      context.Context //nolint:containedctx // of the request this body belongs to, to tell who broke it off
 	up       upload          // what is sent, if anything is
+	claimed  atomic.Bool     // the transport makes the call
 	leave    func() bool     // stops waiting for the request to end; nil: nobody waits
-	watchdog stall           // asleep where the length is unknown: silence may be meant
+	progress progress        // of a body of known length
 
 	length int64 // -1: unknown
 	read   int64
+}
+
+// stopWaiting ends the wait for the end of the request.
+func (b *trackedBody) stopWaiting() {
+	if b.leave != nil {
+		b.leave()
+		b.leave = nil
+	}
 }
 
 // track puts the body of res under watch.
@@ -32,7 +41,7 @@ func (b *trackedBody) track(res *http.Response, patience time.Duration) {
 		b.leave = b.endWith(b.ctx)
 	}
 	if b.length > 0 {
-		b.watchdog.watch(b, patience)
+		b.guard.stalls.watch(b, patience)
 	}
 	if _, ok := res.Body.(io.WriterTo); ok {
 		res.Body = trackedWriterTo{b}
@@ -43,9 +52,9 @@ func (b *trackedBody) track(res *http.Response, patience time.Duration) {
 
 // Read implements io.Reader.
 func (b *trackedBody) Read(p []byte) (int, error) {
-	b.watchdog.waiting()
+	b.progress.turn()
 	n, err := b.ReadCloser.Read(p)
-	b.watchdog.moved()
+	b.progress.turn()
 	b.read += int64(n)
 	if err != nil {
 		b.over(err)
@@ -82,10 +91,10 @@ func (b *trackedBody) over(err error) {
 
 func (b *trackedBody) finish(v verdict) {
 	b.end(v)
-	if b.leave != nil {
-		b.leave()
+	b.stopWaiting()
+	if b.progress.dog != nil {
+		b.progress.dog.leave(b)
 	}
-	b.watchdog.stop()
 }
 
 // trackedWriterTo is a trackedBody whose inner body can write itself.
@@ -93,8 +102,10 @@ type trackedWriterTo struct{ *trackedBody }
 
 // WriteTo implements io.WriterTo.
 func (b trackedWriterTo) WriteTo(w io.Writer) (int64, error) {
-	out := &outlet{Writer: w}
+	out := &outlet{Writer: w, progress: &b.progress}
+	b.progress.turn()
 	n, err := b.ReadCloser.(io.WriterTo).WriteTo(out)
+	b.progress.turn()
 	b.read += n
 	switch {
 	case err == nil:
@@ -107,72 +118,21 @@ func (b trackedWriterTo) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// outlet remembers whose error it was.
+// outlet remembers whose error it was, and whom everybody waits for.
 type outlet struct {
 	io.Writer
-	err error
+	progress *progress
+	err      error
 }
 
 func (o *outlet) Write(p []byte) (int, error) {
+	o.progress.turn()
 	n, err := o.Writer.Write(p)
+	o.progress.turn()
 	if err != nil {
 		o.err = err
 	}
 	return n, err
-}
-
-// stall ends a call whose body makes no progress for too long while somebody is
-// waiting for it. The body itself is left alone: giving up is up to the client,
-// or to the timeouts of the inner transport. The zero value sleeps.
-type stall struct {
-	body     *trackedBody
-	patience time.Duration
-	since    atomic.Int64 // when the pending Read began; 0: none is
-	timer    *time.Timer  // nil: asleep
-}
-
-func (s *stall) watch(b *trackedBody, patience time.Duration) {
-	s.body, s.patience = b, patience
-	// Armed only once check can see the timer.
-	s.timer = time.AfterFunc(time.Hour, s.check)
-	s.timer.Reset(patience)
-}
-
-func (s *stall) waiting() {
-	if s.timer != nil {
-		s.since.Store(time.Now().UnixNano())
-	}
-}
-
-func (s *stall) moved() {
-	if s.timer != nil {
-		s.since.Store(0)
-	}
-}
-
-func (s *stall) stop() {
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-}
-
-func (s *stall) check() {
-	if s.body.ended.Load() {
-		return
-	}
-	if s.body.ctx.Err() != nil { // nobody closed it, and nobody will read on
-		s.body.end(neutral("the request ended before the body"))
-		return
-	}
-	left := s.patience
-	if since := s.since.Load(); since != 0 {
-		left -= time.Since(time.Unix(0, since))
-	}
-	if left <= 0 {
-		s.body.end(failure("body: no byte for " + s.patience.String()))
-		return
-	}
-	s.timer.Reset(left)
 }
 
 // upload is the body of a request. It remembers whether reading it failed, and

@@ -44,18 +44,22 @@ func newClasses(o Options) classes {
 	return c
 }
 
-// status judges an answer by its status and header alone.
+// status judges an answer by its status and header alone. A 429 or 503 that says
+// when to come back is a failure, whether failure_status lists it or not: there
+// is no other way to do what it asks for. ignore_status is the way not to.
 func (c *classes) status(code int, header http.Header) verdict {
 	if code < 0 || code >= len(c) {
 		return wentWell
 	}
 	v := verdict{outcome: c[code]}
+	if v.outcome != breaker.Neutral && (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable) {
+		if v.retryAfter = parseRetryAfter(header.Get("Retry-After")); v.retryAfter > 0 {
+			v.outcome = breaker.Failure
+		}
+	}
 	switch v.outcome {
 	case breaker.Failure:
 		v.cause = "status " + strconv.Itoa(code)
-		if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-			v.retryAfter = parseRetryAfter(header.Get("Retry-After"))
-		}
 	case breaker.Neutral:
 		v.cause = "ignored status " + strconv.Itoa(code)
 	default:

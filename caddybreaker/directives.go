@@ -2,19 +2,17 @@ package caddybreaker
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
 func init() {
 	httpcaddyfile.RegisterGlobalOption(appName, parseGlobal)
-	httpcaddyfile.RegisterHandlerDirective(appName, parseHandler)
+	httpcaddyfile.RegisterDirective(appName, parseRoute)
 	httpcaddyfile.RegisterDirectiveOrder(appName, httpcaddyfile.Before, "invoke")
 }
 
@@ -144,9 +142,27 @@ var handlerLacks = map[string]string{
 //	    <options, as for the transport>
 //	}
 //
-// Without a path-id, the handlers of a Caddyfile are handler-1, handler-2, and so
-// on, in the order they stand in.
-func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+// Without a path-id, a handler is named by its place (place.go).
+func parseRoute(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
+	h.Next() // consume the directive's name
+	at := place{site: siteOf(h)}
+	if h.NextArg() {
+		at.matcher = h.Val()
+	}
+	h.Reset()
+	h.Next()
+	matcher, err := h.ExtractMatcherSet()
+	if err != nil {
+		return nil, err
+	}
+	handler, err := parseHandler(h, at)
+	if err != nil {
+		return nil, err
+	}
+	return h.NewRoute(matcher, handler), nil
+}
+
+func parseHandler(h httpcaddyfile.Helper, at place) (*Handler, error) {
 	h.Next() // consume the directive's name
 	handler := new(Handler)
 	if h.NextArg() {
@@ -163,9 +179,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		return nil, err
 	}
 	if handler.PathID == "" {
-		n, _ := h.State[appName].(int)
-		h.State[appName] = n + 1
-		handler.PathID = fmt.Sprintf("handler-%d", n+1)
+		handler.PathID = at.name(h.State)
 	}
 	return handler, nil
 }

@@ -53,6 +53,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	g := h.path.guard()
 	if g == nil {
+		noteNobody(r.Context())
 		return next.ServeHTTP(w, r)
 	}
 	c := &call{guard: g}

@@ -9,7 +9,8 @@ import (
 )
 
 // membership keeps the group of a proxy's pool for min_available. The zero value
-// keeps none.
+// keeps none. The members join with the first request, not while a config is
+// loaded that may yet fail.
 type membership struct {
 	group *breaker.Group // nil: min_available is off
 	pool  atomic.Pointer[[]*guard]
@@ -18,14 +19,26 @@ type membership struct {
 	left bool       // nobody joins any more
 }
 
-// keep starts a group that keeps n of guards closed.
-func (m *membership) keep(n int, guards []*guard) {
-	m.group = breaker.NewGroup(n)
-	m.sync(guards)
+// keep starts a group that keeps n paths in rotation.
+func (m *membership) keep(n int) { m.group = breaker.NewGroup(n) }
+
+// has reports whether the member at a place of the pool is g.
+func (m *membership) has(at int, g *guard) bool {
+	pool := m.pool.Load()
+	return pool != nil && at < len(*pool) && (*pool)[at] == g
 }
 
-// sync makes guards the members, if they are not already. Pools change where
-// upstreams are dynamic, and guards where an operator removes a path.
+// size returns how many upstreams the pool has.
+func (m *membership) size() int {
+	if pool := m.pool.Load(); pool != nil {
+		return len(*pool)
+	}
+	return 0
+}
+
+// sync makes guards the members, if they are not already; nil stands for an
+// upstream without one. Pools change where upstreams are dynamic, and guards
+// where an operator removes a path.
 func (m *membership) sync(guards []*guard) {
 	if before := m.pool.Load(); before != nil && slices.Equal(*before, guards) {
 		return
@@ -35,21 +48,13 @@ func (m *membership) sync(guards []*guard) {
 	if m.left {
 		return // a request that the old config still serves
 	}
-	m.change(guards)
-}
-
-// change must be called with mu held.
-func (m *membership) change(guards []*guard) {
+	breakers := make([]*breaker.Breaker, 0, len(guards))
 	for _, g := range guards {
-		m.group.Add(g.entry.breaker)
-	}
-	if before := m.pool.Load(); before != nil {
-		for _, g := range *before {
-			if !slices.Contains(guards, g) {
-				m.group.Remove(g.entry.breaker)
-			}
+		if g != nil {
+			breakers = append(breakers, g.entry.breaker)
 		}
 	}
+	m.group.Set(breakers...)
 	m.pool.Store(&guards)
 }
 
@@ -61,5 +66,5 @@ func (m *membership) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left = true
-	m.change(nil)
+	m.group.Set()
 }

@@ -50,62 +50,24 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- callsDesc
 }
 
-// totals are the numbers of one label.
-type totals struct {
-	state       float64
-	rejected    uint64
-	transitions [3]uint64
-	calls       [3]uint64
-}
-
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, r := range c.app.allRegistries() {
-		byLabel := r.retiredTotals()
+		states := make(map[string]float64)
 		for _, g := range r.guards() {
-			t := byLabel[g.label]
-			if t == nil {
-				t = new(totals)
-				byLabel[g.label] = t
-			}
-			t.add(g.entry)
+			states[g.label] = max(states[g.label], severity[g.entry.breaker.State()])
 		}
-		for label, t := range byLabel {
-			t.send(ch, r.name, label)
+		for label, l := range r.ledgers() {
+			send(ch, r.name, label, states[label], l.sum())
 		}
 	}
 }
 
-// retiredTotals returns a copy of what paths that were forgotten had counted.
-func (r *registry) retiredTotals() map[string]*totals {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make(map[string]*totals, len(r.retired))
-	for label, t := range r.retired {
-		all[label] = new(*t)
-	}
-	return all
-}
-
-func (t *totals) add(e *entry) {
-	t.state = max(t.state, severity[e.breaker.State()])
-	t.count(e)
-}
-
-// count adds what only ever grows. It delivers no changes, so a lock may be held.
-func (t *totals) count(e *entry) {
-	t.rejected += e.breaker.Rejected()
-	for i := range t.calls {
-		t.calls[i] += e.calls[i].Load()
-		t.transitions[i] += e.transitions[i].Load()
-	}
-}
-
-func (t *totals) send(ch chan<- prometheus.Metric, registry, label string) {
+func send(ch chan<- prometheus.Metric, registry, label string, state float64, t totals) {
 	counter := func(desc *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
 	}
-	ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, t.state, registry, label)
+	ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, state, registry, label)
 	counter(rejectedDesc, t.rejected, registry, label)
 	for _, s := range allStates {
 		counter(transitionsDesc, t.transitions[s], registry, label, s.String())

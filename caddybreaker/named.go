@@ -39,8 +39,7 @@ func newNamedPath(ctx caddy.Context, registryName, local, id string, o Options) 
 	if p.def, err = o.define(p.registry.defaults, false, false); err != nil {
 		return nil, err
 	}
-	_, err = p.registry.define(id, p)
-	return p, err
+	return p, p.registry.define(id, p)
 }
 
 // guard returns the guard of the path; nil once the config is gone.

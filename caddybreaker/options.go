@@ -43,7 +43,8 @@ type Options struct {
 	// progress for this long. Default: 60s.
 	TrialTimeout caddy.Duration `json:"trial_timeout,omitempty"`
 
-	// Statuses that are failures: codes ("503") and classes ("5xx").
+	// Statuses that are failures: codes ("503") and classes ("5xx"). A 429 or 503
+	// with a Retry-After is one in any case, unless ignore_status lists it.
 	// Default: ["5xx"].
 	FailureStatus []string `json:"failure_status,omitempty"`
 

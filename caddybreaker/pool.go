@@ -28,8 +28,10 @@ type entry struct {
 	// dynamic paths were first seen in traffic; a new config takes them over.
 	dynamic atomic.Bool
 
-	mu    sync.Mutex
-	views []*App // of the configs that watch the path, in the order they came
+	mu sync.Mutex
+
+	views  []*App  // of the configs that watch the path, in the order they came
+	ledger *ledger // where it is counted
 
 	calls       [3]atomic.Uint64 // by outcome
 	transitions [3]atomic.Uint64 // by new state
@@ -54,6 +56,7 @@ func acquire(key entryKey, def *definition) (*entry, error) {
 
 // Destruct implements caddy.Destructor.
 func (e *entry) Destruct() error {
+	e.retire()
 	e.breaker.Close()
 	return nil
 }

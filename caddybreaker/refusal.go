@@ -63,19 +63,29 @@ var boxedStates = [...]any{
 	breaker.HalfOpen: breaker.HalfOpen.String(),
 }
 
+// boxedNothing is the value of a placeholder of which there is nothing to say.
+// It must have one: a header would show the name of one that is not set.
+var boxedNothing any = ""
+
+// noteNobody leaves the placeholders empty: no path was asked.
+func noteNobody(ctx context.Context) { setPlaceholders(ctx, boxedNothing, boxedNothing, boxedNothing) }
+
+func setPlaceholders(ctx context.Context, path, state, code any) {
+	if repl, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set(placeholderPath, path)
+		repl.Set(placeholderState, state)
+		repl.Set(placeholderCode, code)
+	}
+}
+
 // note leaves the path, its state and the code of a refusal ("": admitted) in
 // the placeholders and on the span of the request.
 func note(ctx context.Context, g *guard, code string) {
-	state := boxedStates[g.entry.breaker.State()]
-	if repl, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Set(placeholderPath, g.boxedID)
-		repl.Set(placeholderState, state)
-		if code == "" {
-			repl.Delete(placeholderCode)
-		} else {
-			repl.Set(placeholderCode, code)
-		}
+	state, boxedCode := boxedStates[g.entry.breaker.State()], boxedNothing
+	if code != "" {
+		boxedCode = code
 	}
+	setPlaceholders(ctx, g.boxedID, state, boxedCode)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(
 			attribute.String("relay_breaker.path", g.entry.key.path),

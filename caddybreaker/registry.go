@@ -33,7 +33,7 @@ type registry struct {
 	users    []user
 	named    map[string]bool // upstreams that the config names
 	dynamic  int
-	retired  map[string]*totals // of forgotten paths, by label: counters only go up
+	counted  map[string]*ledger // by label
 	closed   bool
 	disputed map[string]bool // upstreams whose conflict was logged
 	fullSaid bool
@@ -55,6 +55,7 @@ type guard struct {
 	boxedID  any // the path, ready for a placeholder
 	lastUsed atomic.Int64
 	definer  user
+	stalls   watchdog
 
 	watchMu sync.Mutex
 
@@ -62,7 +63,7 @@ type guard struct {
 }
 
 func newRegistry(a *App, name string, defaults Options) *registry {
-	r := &registry{app: a, name: name, defaults: defaults, disputed: make(map[string]bool), named: make(map[string]bool), retired: make(map[string]*totals)}
+	r := &registry{app: a, name: name, defaults: defaults, disputed: make(map[string]bool), named: make(map[string]bool), counted: make(map[string]*ledger)}
 	r.snapshot.Store(&map[string]*guard{})
 	return r
 }
@@ -106,18 +107,19 @@ func (r *registry) guards() []*guard {
 
 // define makes the guard of an upstream that the config names. Two definitions
 // with different options are an error.
-func (r *registry) define(upstream string, u user) (*guard, error) {
+func (r *registry) define(upstream string, u user) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g := r.lookup(upstream); g != nil {
 		if g.def.digest != u.definition().digest {
-			return nil, fmt.Errorf("path '%s' of registry '%s' is defined twice with different options (%s); make them equal, or give one of them a registry of its own with 'registry <name>'",
+			return fmt.Errorf("path '%s' of registry '%s' is defined twice with different options (%s); make them equal, or give one of them a registry of its own with 'registry <name>'",
 				g.entry.key.path, r.name, g.def.difference(u.definition()))
 		}
-		return g, nil
+		return nil
 	}
 	r.named[upstream] = true
-	return r.add(upstream, u)
+	_, err := r.add(upstream, u)
+	return err
 }
 
 // meet returns the guard of an upstream that a request goes to, a new one at
@@ -194,14 +196,36 @@ func (r *registry) add(upstream string, u user) (*guard, error) {
 	}
 	e.dynamic.Store(!static)
 	if !static {
-		g.label = r.local + "→dynamic" // no client may make up labels
+		g.label = r.dynamicLabel()
 		g.touch()
 		r.dynamic++
 	}
+	e.countIn(r.ledger(g.label))
 	next := maps.Clone(*r.snapshot.Load())
 	next[upstream] = g
 	r.snapshot.Store(&next)
 	return g, nil
+}
+
+// dynamicLabel is what metrics call all dynamic paths: no client may make up
+// labels. It must be called with r.mu held.
+func (r *registry) dynamicLabel() string { return validUTF8(r.local) + "→dynamic" }
+
+// ledger must be called with r.mu held.
+func (r *registry) ledger(label string) *ledger {
+	l := r.counted[label]
+	if l == nil {
+		l = ledgerOf(ledgerKey{r.name, label})
+		r.counted[label] = l
+	}
+	return l
+}
+
+// ledgers returns those of all labels that this config counted under.
+func (r *registry) ledgers() map[string]*ledger {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.counted)
 }
 
 func (r *registry) dispute(g *guard, u user) {
@@ -232,6 +256,11 @@ func (r *registry) adopt() {
 	}
 	if r.local == "" {
 		r.local = hostName()
+	}
+	if label := r.dynamicLabel(); len(r.users) > 0 {
+		if _, before := ledgers.References(ledgerKey{r.name, label}); before {
+			r.ledger(label) // its counters stay to be seen, with no such path left
+		}
 	}
 	prefix := r.local + "→"
 	for _, e := range entries() {
@@ -270,10 +299,6 @@ func (r *registry) remove(g *guard) {
 	if !g.static {
 		r.dynamic--
 	}
-	if r.retired[g.label] == nil {
-		r.retired[g.label] = new(totals)
-	}
-	r.retired[g.label].count(g.entry)
 	r.mu.Unlock()
 	g.unwatch()
 	_, _ = pool.Delete(g.entry.key)

@@ -1,16 +1,13 @@
 package caddybreaker
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"go.uber.org/zap"
 
@@ -20,9 +17,6 @@ import (
 func init() { caddy.RegisterModule((*Selection)(nil)) }
 
 const policyNamespace = "http.reverse_proxy.selection_policies."
-
-// reservationVar holds the permit that the policy took for the transport.
-const reservationVar = "relay_breaker.reservation"
 
 // Selection keeps requests away from upstreams whose breaker would refuse, and
 // leaves the choice between the others to another policy. Where all refuse, the
@@ -39,6 +33,7 @@ type Selection struct {
 	weighted  *weighted // in place of inner while upstreams are left out
 	transport *Transport
 	registry  *registry
+	reported  bool // the transport reports to the registry that is asked
 }
 
 // CaddyModule returns the Caddy module information.
@@ -58,7 +53,7 @@ func (s *Selection) Provision(ctx caddy.Context) error {
 		s.transport, _ = proxy.Transport.(*Transport)
 	}
 	if s.transport != nil && s.Registry == "" {
-		s.registry = s.transport.registry
+		s.registry, s.reported = s.transport.registry, true
 		return nil
 	}
 	app, err := breakerApp(ctx)
@@ -68,7 +63,12 @@ func (s *Selection) Provision(ctx caddy.Context) error {
 	if s.registry, err = app.registry(s.Registry); err != nil {
 		return err
 	}
-	if s.transport == nil || s.transport.registry != s.registry {
+	s.reported = s.transport != nil && s.transport.registry == s.registry
+	switch {
+	case s.reported:
+	case s.group() != nil:
+		return fmt.Errorf("registry: '%s' is not that of the transport, '%s', as its min_available needs", s.registry.name, s.transport.registry.name)
+	default:
 		ctx.Logger().Warn("lb_policy relay_breaker asks a registry that this proxy does not report to; use transport relay_breaker with the same registry",
 			zap.String("registry", s.registry.name))
 	}
@@ -79,47 +79,82 @@ func (s *Selection) Provision(ctx caddy.Context) error {
 func (s *Selection) Select(pool reverseproxy.UpstreamPool, r *http.Request, w http.ResponseWriter) *reverseproxy.Upstream {
 	vars := varsOf(r.Context())
 	dropReservation(vars) // of an attempt that was not made
+	var up *reverseproxy.Upstream
 	if s.allClear(pool, r) {
+		if up = s.inner.Select(pool, r, w); up != nil && !s.reserve(r.Context(), vars, s.guardOf(up, r)) {
+			up = s.selectAround(pool, vars, r, w) // it tripped just now
+		}
+	} else {
+		up = s.selectAround(pool, vars, r, w)
+	}
+	switch {
+	case up != nil:
 		takeBackRetryAfter(w, vars)
-		return s.inner.Select(pool, r, w)
+	case vars[retryAfterVar] == nil:
+		noteNobody(r.Context())
 	}
-	guards := s.guardsOf(pool, r)
-	refusing := make([]bool, 0, 16)
-	anyRefuses := false
-	for _, g := range guards {
-		refuses := g != nil && !g.entry.breaker.Ready()
-		anyRefuses = anyRefuses || refuses
-		refusing = append(refusing, refuses)
-	}
-	for {
-		up := s.choose(pool, refusing, anyRefuses, r, w)
-		if up == nil {
-			if anyRefuses {
-				s.refuse(guards, refusing, r, w)
-			}
-			return nil
-		}
-		at := indexOf(pool, up)
-		if at < 0 || guards[at] == nil || reserve(r.Context(), guards[at]) {
-			takeBackRetryAfter(w, vars)
-			return up
-		}
-		refusing[at], anyRefuses = true, true // somebody was faster
-	}
+	return up
 }
 
 // allClear reports whether no upstream needs any care: the usual case, and the
 // one that must cost nothing.
 func (s *Selection) allClear(pool reverseproxy.UpstreamPool, r *http.Request) bool {
-	if s.transport != nil && s.transport.members.group != nil {
-		return false
-	}
-	for _, up := range pool {
-		if g := s.guardOf(up, r); g != nil && g.needsReservation() {
+	group := s.group()
+	for i, up := range pool {
+		g := s.guardOf(up, r)
+		if g != nil && g.entry.breaker.State() != breaker.Closed {
+			return false
+		}
+		if group != nil && !group.has(i, g) {
 			return false
 		}
 	}
-	return true
+	return group == nil || group.size() == len(pool)
+}
+
+// staleRounds is how often a pool with min_available is looked at before a
+// refusal: paths are looked at one after the other, and the one that was out may
+// have taken the place of one that was in.
+const staleRounds = 3
+
+// selectAround chooses between the upstreams that do not refuse; nil: there are
+// none.
+func (s *Selection) selectAround(pool reverseproxy.UpstreamPool, vars map[string]any, r *http.Request, w http.ResponseWriter) *reverseproxy.Upstream {
+	guards := s.guardsOf(pool, r)
+	refusing := make([]bool, len(guards))
+	for round := 1; ; round++ {
+		anyRefuses, lost := false, false
+		for i, g := range guards {
+			refusing[i] = g != nil && !g.entry.breaker.Ready()
+			anyRefuses = anyRefuses || refusing[i]
+		}
+		for {
+			up := s.choose(pool, refusing, anyRefuses, r, w)
+			if up == nil {
+				break
+			}
+			at := indexOf(pool, up)
+			if at < 0 || s.reserve(r.Context(), vars, guards[at]) {
+				return up
+			}
+			refusing[at], anyRefuses, lost = true, true, true // somebody was faster
+		}
+		switch {
+		case !anyRefuses:
+			return nil // for reasons of the inner policy
+		case !lost && (s.group() == nil || round >= staleRounds):
+			s.refuse(guards, refusing, r, w)
+			return nil
+		}
+	}
+}
+
+// group returns the pool's membership where min_available is on.
+func (s *Selection) group() *membership {
+	if s.transport == nil || s.transport.members.group == nil {
+		return nil
+	}
+	return &s.transport.members
 }
 
 // choose asks the inner policy about those that do not refuse.
@@ -174,14 +209,8 @@ func (s *Selection) guardsOf(pool reverseproxy.UpstreamPool, r *http.Request) []
 	for i, up := range pool {
 		guards[i] = s.guardOf(up, r)
 	}
-	if s.transport != nil && s.transport.members.group != nil {
-		members := make([]*guard, 0, len(guards))
-		for _, g := range guards {
-			if g != nil {
-				members = append(members, g)
-			}
-		}
-		s.transport.members.sync(members)
+	if group := s.group(); group != nil {
+		group.sync(guards)
 	}
 	return guards
 }
@@ -200,7 +229,7 @@ func (s *Selection) guardOf(up *reverseproxy.Upstream, r *http.Request) *guard {
 	if !ok {
 		return nil
 	}
-	if s.transport != nil && s.transport.members.group != nil && s.transport.registry == s.registry {
+	if s.group() != nil {
 		return s.registry.meet(upstream, s.transport) // a pool must be known as a whole
 	}
 	return s.registry.lookup(upstream)
@@ -224,61 +253,6 @@ func (s *Selection) loadInner(ctx caddy.Context) error {
 		s.inner = inner
 	}
 	return nil
-}
-
-// reservation is a permit taken before the transport is called, so that it
-// cannot be refused there: while half-open, or near max_concurrent, many
-// requests see the same free place.
-type reservation struct {
-	guard  *guard
-	permit breaker.Permit
-	taken  atomic.Bool
-	stop   func() bool
-}
-
-// reserve takes a permit where somebody else could take the last one, and
-// reports whether the path can be used. A reservation that no call claims is
-// returned when the request ends.
-func reserve(ctx context.Context, g *guard) bool {
-	if !g.needsReservation() {
-		return true
-	}
-	permit, err := g.entry.breaker.Allow()
-	if err != nil {
-		return false
-	}
-	res := &reservation{guard: g, permit: permit}
-	res.stop = context.AfterFunc(ctx, res.drop)
-	caddyhttp.SetVar(ctx, reservationVar, res)
-	return true
-}
-
-// needsReservation reports whether others could take the last free place.
-func (g *guard) needsReservation() bool {
-	return g.def.opts.MaxConcurrent > 0 || g.entry.breaker.State() != breaker.Closed
-}
-
-// claim hands the permit to the call it was taken for.
-func (r *reservation) claim(g *guard) (breaker.Permit, bool) {
-	if r.guard != g || !r.taken.CompareAndSwap(false, true) {
-		return breaker.Permit{}, false
-	}
-	r.stop()
-	return r.permit, true
-}
-
-func (r *reservation) drop() {
-	if r.taken.CompareAndSwap(false, true) {
-		r.permit.Neutral()
-	}
-}
-
-func dropReservation(vars map[string]any) {
-	if r, ok := vars[reservationVar].(*reservation); ok {
-		r.stop()
-		r.drop()
-		delete(vars, reservationVar)
-	}
 }
 
 func indexOf(pool reverseproxy.UpstreamPool, up *reverseproxy.Upstream) int {

@@ -44,7 +44,7 @@ func pair(t *testing.T, o Options) (*Selection, reverseproxy.UpstreamPool, []*br
 func TestARequestOfAnOldConfigDoesNotBringItsGroupBack(t *testing.T) {
 	s, upstreams, breakers := pair(t, Options{FailureThreshold: 1, MinAvailable: 2})
 	s.transport = &Transport{registry: s.registry}
-	s.transport.members.keep(2, s.registry.guards())
+	s.transport.members.keep(2)
 	r, w, end := request(t)
 	defer end()
 	if s.Select(upstreams, r, w); s.transport.members.group.Len() != 2 {
@@ -89,7 +89,7 @@ func TestAPlaceThatWasPromisedIsNotPromisedAgain(t *testing.T) {
 				if up := s.Select(upstreams, r2, w2); up == nil || up.Dial != "b:80" {
 					t.Fatalf("second request goes to %v, want b:80", up)
 				}
-				if _, err := claim(varsOf(r1.Context()), s.registry.lookup("a:80")); err != nil {
+				if _, err := claim(r1.Context(), varsOf(r1.Context()), s.registry.lookup("a:80")); err != nil {
 					t.Fatalf("the place that was promised = %v", err)
 				}
 				end1()

@@ -123,15 +123,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	g := t.registry.meet(upstreamOf(dial), t)
 	if g == nil {
+		noteNobody(ctx)
 		return t.inner.RoundTrip(req)
 	}
 	g.touch()
-	permit, err := claim(vars, g)
+	b, err := claim(ctx, vars, g)
 	if err != nil {
 		return nil, refused(ctx, g, err)
 	}
 	note(ctx, g, "")
-	return t.roundTrip(req, &trackedBody{call: call{guard: g, permit: permit}, ctx: ctx})
+	return t.roundTrip(req, b)
 }
 
 // roundTrip makes an admitted call.
@@ -204,20 +205,17 @@ func (t *Transport) defineStatic(proxy *reverseproxy.Handler) error {
 	if proxy == nil {
 		return nil
 	}
-	guards := make([]*guard, 0, len(proxy.Upstreams))
 	for _, u := range proxy.Upstreams {
 		upstream, ok := staticUpstream(u.Dial)
 		if !ok {
 			continue
 		}
-		g, err := t.registry.define(upstream, t)
-		if err != nil {
+		if err := t.registry.define(upstream, t); err != nil {
 			return err
 		}
-		guards = append(guards, g)
 	}
 	if t.def.opts.MinAvailable > 0 {
-		t.members.keep(t.def.opts.MinAvailable, guards)
+		t.members.keep(t.def.opts.MinAvailable)
 		if n := len(proxy.Upstreams); n > 0 && n <= t.def.opts.MinAvailable {
 			t.logger.Warn("min_available leaves no upstream that could open", zap.Int("upstreams", n))
 		}
@@ -299,14 +297,4 @@ func parseUpstream(dial string) (string, bool) {
 		return "", false
 	}
 	return upstreamName(addr.Network, addr.JoinHostPort(0)), true
-}
-
-// claim takes the permit that the policy reserved, or asks for one.
-func claim(vars map[string]any, g *guard) (breaker.Permit, error) {
-	if r, ok := vars[reservationVar].(*reservation); ok {
-		if permit, ok := r.claim(g); ok {
-			return permit, nil
-		}
-	}
-	return g.entry.breaker.Allow()
 }

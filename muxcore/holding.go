@@ -37,7 +37,6 @@ type holding struct {
 	info    Info
 	sum     []byte // SHA-256 of the bytes, if they were read
 	corrupt bool   // the bytes do not match what is recorded of them
-	stale   bool   // the journal knows of something newer
 }
 
 // good tells whether the holding could be a source.
@@ -45,7 +44,7 @@ func (h *holding) good() bool { return h.known && h.held && !h.corrupt }
 
 // look asks the backend anew; deep reads the bytes as well. An error leaves the holding unknown.
 func (h *holding) look(ctx context.Context, key string, deep bool) (err error) {
-	*h = holding{seat: h.seat, stale: h.seat.m.outdated(key, h.seat.b)}
+	*h = holding{seat: h.seat}
 	if deep {
 		h.info, h.sum, err = h.seat.checksum(ctx, key)
 	} else {
@@ -117,12 +116,9 @@ func (d *Digests) contradict(other *Digests) bool {
 	return false
 }
 
-// newer tells whether a is the better candidate for the truth than b: not known to be out of date, last modified later, or
-// at the same time and with an identity of ours.
+// newer tells whether a is the better candidate for the truth than b: last modified later, or at the same time and with
+// an identity of ours.
 func newer(a, b *holding) bool {
-	if a.stale != b.stale {
-		return b.stale
-	}
 	if !a.info.ModTime.Equal(b.info.ModTime) {
 		return a.info.ModTime.After(b.info.ModTime)
 	}

@@ -169,7 +169,6 @@ func (m *Mux) raceStat(ctx context.Context, o *operation, race func(context.Cont
 		return Info{}, m.final(ctx, o, r.b, r.class)
 	}
 	info := o.answer.info
-	m.found(o, r.b)
 	m.drop(r)
 	info.Via = Via{Backend: r.b.dotted(info.Via.Backend), Attempts: o.attempts}
 	return info, nil

@@ -30,7 +30,7 @@ type Breaker struct {
 	crowded  *Error                // what a half-open one answers
 	full     *Error                // what one at MaxConcurrent answers
 	rejected counter
-	pending  atomic.Bool // queue may hold something
+	pending  atomic.Bool // queue or short may hold something
 
 	mu sync.Mutex
 
@@ -48,6 +48,7 @@ type Breaker struct {
 	timer     *time.Timer
 	shut      bool
 	groups    []*Group
+	short     []*Group // of those, which were left with too few closed members
 	subs      []*subscription
 	queue     []Change
 	deliverer bool // somebody is emptying queue
@@ -93,12 +94,21 @@ func (b *Breaker) Allow() (Permit, error) {
 			return Permit{}, refused
 		}
 	}
-	return b.allowLocked(false)
+	return b.allowLocked(caller)
+}
+
+// TryAllow is Allow for a caller that has other paths to go to: a refusal is not
+// counted as a rejection.
+func (b *Breaker) TryAllow() (Permit, error) {
+	if w := b.word.Load(); w&modeMask <= modeCounting {
+		return Permit{b: b, gen: w >> modeBits}, nil
+	}
+	return b.allowLocked(chooser)
 }
 
 // AllowProbe admits a probe, which only a half-open breaker does. Its result
 // counts like that of a trial, and it takes the place of one.
-func (b *Breaker) AllowProbe() (Permit, error) { return b.allowLocked(true) }
+func (b *Breaker) AllowProbe() (Permit, error) { return b.allowLocked(prober) }
 
 // State returns the state as of now. It takes no permit.
 func (b *Breaker) State() State {
@@ -162,35 +172,48 @@ func (b *Breaker) Close() {
 	b.publish()
 }
 
-func (b *Breaker) allowLocked(probe bool) (Permit, error) {
+// asker is who wants a permit.
+type asker uint8
+
+const (
+	caller  asker = iota // its refusal is a rejection
+	chooser              // it has other paths to go to
+	prober               // it is no caller at all
+)
+
+func (b *Breaker) allowLocked(who asker) (Permit, error) {
 	defer b.deliver()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.settle(now)
-	if probe && b.phase.state() != HalfOpen {
-		return Permit{}, b.crowded
-	}
-	if !b.room() {
-		b.rejected.add()
-		return Permit{}, b.full
-	}
-	n, refused := b.phase.admit(b, now, probe)
+	n, refused := b.admit(now, who)
 	if refused != nil {
-		if !probe {
+		if who == caller {
 			b.rejected.add()
 		}
 		return Permit{}, refused
 	}
-	p := Permit{b: b, gen: b.gen, trial: n}
+	p := Permit{b: b, gen: b.gen, place: place(n << 1)}
 	if b.set.MaxConcurrent > 0 {
-		p.slot = true
+		p.place |= slotBit
 		b.inFlight++
 	}
 	if b.set.SlowCall > 0 {
-		p.start = b.age(now)
+		p.clock = clock(b.age(now))
 	}
 	return p, nil
+}
+
+// admit must be called with mu held.
+func (b *Breaker) admit(now time.Time, who asker) (trial uint64, refused *Error) {
+	switch {
+	case who == prober && b.phase.state() != HalfOpen:
+		return 0, b.crowded
+	case !b.room():
+		return 0, b.full
+	}
+	return b.phase.admit(b, now, who == prober)
 }
 
 // report takes back a permit that is not of a clean closed breaker.
@@ -199,24 +222,21 @@ func (b *Breaker) report(p Permit, o outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if p.slot {
+	if p.place.slot() {
 		b.inFlight--
 	}
 	b.settle(now)
 	if p.gen != b.gen {
 		return // given in a state that is over
 	}
-	b.phase.release(p.trial)
-	if o.kind == Success && p.start != 0 {
-		took := p.took
-		if took == 0 {
-			took = b.age(now) - p.start
-		}
-		if took >= b.set.SlowCall {
+	b.phase.release(p.place.trial())
+	if o.kind == Success && p.clock != 0 {
+		p.clock.stop(b.age(now))
+		if took := p.clock.took(); took >= b.set.SlowCall {
 			o = outcome{kind: Failure, cause: "slow: " + took.Round(time.Millisecond).String()}
 		}
 	}
-	b.book(now, o, p.trial != 0)
+	b.book(now, o, p.place.trial() != 0)
 }
 
 // book must be called with mu held.

@@ -5,7 +5,11 @@ import (
 	"unsafe"
 )
 
-const counterCells = 8
+// counterCells is a power of two: with 16, two goroutines rarely share a cell.
+const (
+	counterBits  = 4
+	counterCells = 1 << counterBits
+)
 
 // counter is a sum kept in several cache lines, so that goroutines on different
 // cores rarely write to the same one. Refusals are counted on the fast path of
@@ -24,7 +28,7 @@ func (c *counter) add() {
 	// multiplication sends neighbours far apart.
 	var here byte
 	mixed := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9E3779B97F4A7C15
-	c.cells[mixed>>61].n.Add(1)
+	c.cells[mixed>>(64-counterBits)].n.Add(1)
 }
 
 func (c *counter) sum() uint64 {

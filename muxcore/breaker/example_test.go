@@ -67,8 +67,7 @@ func ExampleNewGroup() {
 	r, _ := breaker.NewRegistry(breaker.Settings{FailureThreshold: 1})
 	defer r.Close()
 	a, b := r.GetOrCreate("here→a"), r.GetOrCreate("here→b")
-	g.Add(a)
-	g.Add(b)
+	g.Set(a, b)
 	for _, member := range []*breaker.Breaker{a, b} {
 		permit, _ := member.Allow()
 		permit.Failure("down")

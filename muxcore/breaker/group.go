@@ -1,17 +1,24 @@
 package breaker
 
 import (
+	"cmp"
 	"slices"
 	"sync"
+	"time"
 )
 
-// Group is a pool of paths of which some must stay closed: a member may only
-// trip if at least Min others are closed after it did. An operator's ForceOpen
-// is not asked. Safe for concurrent use.
+// Group is a pool of paths of which some must stay in rotation, which means
+// closed: a half-open path has few places and may have none left. A member may
+// only trip if at least that many are closed after it did; and where fewer are,
+// because members came or went or somebody forced one open, those due back first
+// are closed again. What an operator forced open stays open. Safe for concurrent
+// use.
 type Group struct {
+	min      int
+	changing sync.Mutex // of those who change the members
+
 	mu sync.Mutex
 
-	min     int
 	members map[*Breaker]bool // whether it is closed
 	closed  int
 }
@@ -19,8 +26,35 @@ type Group struct {
 // NewGroup returns an empty group that keeps at least n paths closed.
 func NewGroup(n int) *Group { return &Group{min: n, members: make(map[*Breaker]bool)} }
 
-// Add makes b a member. It does nothing if it is one.
-func (g *Group) Add(b *Breaker) {
+// Set makes these the members, and no others.
+func (g *Group) Set(members ...*Breaker) {
+	g.change(members)
+	g.refill()
+}
+
+// Len returns how many members there are.
+func (g *Group) Len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.members)
+}
+
+// change adds the new members before it removes the old ones, so that there are
+// never fewer than before.
+func (g *Group) change(members []*Breaker) {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	for _, b := range members {
+		g.add(b)
+	}
+	for _, b := range g.list() {
+		if !slices.Contains(members, b) {
+			g.remove(b)
+		}
+	}
+}
+
+func (g *Group) add(b *Breaker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if slices.Contains(b.groups, g) {
@@ -33,15 +67,10 @@ func (g *Group) Add(b *Breaker) {
 	g.setLocked(b, b.phase.state() == Closed)
 }
 
-// Remove ends the membership of b.
-func (g *Group) Remove(b *Breaker) {
+func (g *Group) remove(b *Breaker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, have := range b.groups {
-		if have == g {
-			b.groups = append(b.groups[:i:i], b.groups[i+1:]...)
-		}
-	}
+	b.groups = slices.DeleteFunc(slices.Clone(b.groups), func(have *Group) bool { return have == g })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.members[b] {
@@ -50,18 +79,23 @@ func (g *Group) Remove(b *Breaker) {
 	delete(g.members, b)
 }
 
-// Len returns how many members there are.
-func (g *Group) Len() int {
+func (g *Group) list() []*Breaker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.members)
+	members := make([]*Breaker, 0, len(g.members))
+	for b := range g.members {
+		members = append(members, b)
+	}
+	return members
 }
 
-// set notes whether b is closed. It is called with b's lock held.
-func (g *Group) set(b *Breaker, closed bool) {
+// set notes whether b is closed, and reports whether too few are now. It is
+// called with b's lock held.
+func (g *Group) set(b *Breaker, closed bool) (short bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.setLocked(b, closed)
+	return g.shortLocked()
 }
 
 // leave takes b out of the closed ones if enough remain, in one step: two
@@ -76,6 +110,14 @@ func (g *Group) leave(b *Breaker) bool {
 	return true
 }
 
+func (g *Group) short() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shortLocked()
+}
+
+func (g *Group) shortLocked() bool { return g.closed < g.min && g.closed < len(g.members) }
+
 func (g *Group) setLocked(b *Breaker, closed bool) {
 	was, member := g.members[b]
 	if !member || was == closed {
@@ -87,6 +129,51 @@ func (g *Group) setLocked(b *Breaker, closed bool) {
 	} else {
 		g.closed--
 	}
+}
+
+// refill closes members until enough are closed. It must be called without any
+// lock held.
+func (g *Group) refill() {
+	if !g.short() {
+		return
+	}
+	for _, b := range g.byReturn() {
+		b.comeBack(g)
+	}
+}
+
+// byReturn returns the members in the order in which they would come back.
+func (g *Group) byReturn() []*Breaker {
+	members := g.list()
+	due := make(map[*Breaker]time.Time, len(members))
+	for _, b := range members {
+		due[b] = b.back()
+	}
+	slices.SortFunc(members, func(x, y *Breaker) int {
+		return cmp.Or(due[x].Compare(due[y]), cmp.Compare(x.path, y.path))
+	})
+	return members
+}
+
+// back returns when the breaker admits calls again; zero: it does, or nobody
+// knows.
+func (b *Breaker) back() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.phase.due()
+}
+
+// comeBack closes b if g misses closed members.
+func (b *Breaker) comeBack(g *Group) {
+	defer b.deliver()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.settle(now)
+	if _, forced := b.phase.(*forcedPhase); forced || b.phase.state() == Closed || !slices.Contains(b.groups, g) || !g.short() {
+		return
+	}
+	b.enter(newClosed(&b.set, now), now, "in rotation again: too few of its pool would be left")
 }
 
 // mayOpen asks every group, and takes the place back where one says no. It must

@@ -7,21 +7,45 @@ import "time"
 // `defer permit.Neutral()` covers every way out. It must not be copied once a
 // result was given, and is not safe for concurrent use. The zero Permit takes
 // any result and does nothing.
+//
+// It has four words, so that it is passed in registers: with a fifth, Allow costs
+// twice as much.
 type Permit struct {
 	b     *Breaker
 	gen   uint64
-	trial uint64 // the place it holds while half-open; 0: none
-	slot  bool   // it counts against MaxConcurrent
-	// Since the breaker was made; small enough for a Permit to stay in registers.
-	start time.Duration // set only where SlowCall is
-	took  time.Duration
+	place place
+	clock clock
 }
+
+// place is what others may wait for: the number of a trial, and below it a bit
+// for one of MaxConcurrent. 0: none.
+type place uint64
+
+const slotBit place = 1
+
+func (p place) trial() uint64 { return uint64(p >> 1) }
+
+func (p place) slot() bool { return p&slotBit != 0 }
+
+// clock is the time of Settings.SlowCall. Above 0: it runs since that age of the
+// breaker; below: it stopped after that long; 0: there is none.
+type clock time.Duration
+
+// stop ends a running clock at an age of the breaker.
+func (c *clock) stop(age time.Duration) {
+	if *c > 0 {
+		*c = clock(-max(age-time.Duration(*c), 1))
+	}
+}
+
+// took returns how long it ran until it was stopped.
+func (c clock) took() time.Duration { return time.Duration(max(-c, 0)) }
 
 // Sent has the clock of Settings.SlowCall begin at t, if that is later than the
 // call: until then it waited for its caller. It must come before Answered.
 func (p *Permit) Sent(t time.Time) {
-	if p.b != nil && p.start != 0 && p.took == 0 {
-		p.start = max(p.start, p.b.age(t))
+	if p.b != nil && p.clock > 0 {
+		p.clock = max(p.clock, clock(p.b.age(t)))
 	}
 }
 
@@ -29,13 +53,11 @@ func (p *Permit) Sent(t time.Time) {
 // follows is the transfer of the answer. It reports whether that was too slow;
 // Success then counts as a failure.
 func (p *Permit) Answered() bool {
-	if p.b == nil || p.start == 0 {
+	if p.b == nil || p.clock == 0 {
 		return false
 	}
-	if p.took == 0 {
-		p.took = max(p.b.age(time.Now())-p.start, 1)
-	}
-	return p.took >= p.b.set.SlowCall
+	p.clock.stop(p.b.age(time.Now()))
+	return p.clock.took() >= p.b.set.SlowCall
 }
 
 // Success reports that the call went well.
@@ -86,12 +108,12 @@ func (p *Permit) NeutralBecause(cause string) {
 }
 
 // IsTrial reports whether the call was admitted to find out if the path is well.
-func (p *Permit) IsTrial() bool { return p.trial != 0 }
+func (p *Permit) IsTrial() bool { return p.place.trial() != 0 }
 
 // Holds reports whether the permit takes a place that others may wait for: that
 // of a trial, or one of MaxConcurrent. A permit that does not may be dropped
 // without a result, which is then simply not counted.
-func (p *Permit) Holds() bool { return p.trial != 0 || p.slot }
+func (p *Permit) Holds() bool { return p.place != 0 }
 
 // Outcome is what became of a call.
 type Outcome uint8

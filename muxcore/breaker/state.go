@@ -110,7 +110,7 @@ func (c *closedPhase) book(b *Breaker, now time.Time, o outcome) {
 	case b.mayOpen():
 		b.open(now, rule)
 	default:
-		b.reason = rule + ", kept closed: too few of its pool would be left"
+		b.reason = rule + ", kept in rotation: too few of its pool would be left"
 		b.publish()
 	}
 }

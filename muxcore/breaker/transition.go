@@ -151,7 +151,10 @@ func (b *Breaker) enter(to phase, now time.Time, reason string) {
 	b.arm(until)
 	b.publish()
 	for _, g := range b.groups {
-		g.set(b, to.state() == Closed)
+		if g.set(b, to.state() == Closed) {
+			b.short = append(b.short, g)
+			b.pending.Store(true)
+		}
 	}
 	if from != to.state() {
 		b.queue = append(b.queue, Change{
@@ -195,16 +198,30 @@ func (b *Breaker) publish() {
 	}
 }
 
-// deliver empties the queue to the subscribers. One goroutine at a time does,
-// so each sees the changes in order. It must be called without mu held.
+// deliver does what has to wait until the lock is free: it has groups fill up
+// again, and empties the queue to the subscribers. One goroutine at a time does
+// that, so each sees the changes in order. It must be called without mu held.
 func (b *Breaker) deliver() {
 	for b.pending.Load() {
+		for _, g := range b.takeShort() {
+			g.refill()
+		}
 		changes, subs := b.take()
 		if changes == nil {
 			return
 		}
 		b.hand(changes, subs)
 	}
+}
+
+// takeShort returns the groups that miss closed members.
+func (b *Breaker) takeShort() []*Group {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	short := b.short
+	b.short = nil
+	b.pending.Store(len(b.queue) > 0)
+	return short
 }
 
 // take makes the caller the one that delivers what is queued; nil: somebody
@@ -217,7 +234,7 @@ func (b *Breaker) take() ([]Change, []*subscription) {
 	}
 	changes := b.queue
 	b.queue = nil
-	b.pending.Store(false)
+	b.pending.Store(len(b.short) > 0)
 	b.deliverer = true
 	return changes, b.subs
 }

@@ -51,9 +51,9 @@ func TestAGroupNeverLosesItsLastClosedPaths(t *testing.T) {
 		members := make([]*Breaker, 3)
 		for i := range members {
 			members[i] = newBreaker(t, Settings{FailureThreshold: 2})
-			g.Add(members[i])
-			g.Add(members[i]) // no second membership
 		}
+		g.Set(members...)
+		g.Set(members...) // no second membership
 		var wg sync.WaitGroup
 		for _, b := range members {
 			for range 20 {
@@ -80,9 +80,7 @@ func TestAGroupNeverLosesItsLastClosedPaths(t *testing.T) {
 				break
 			}
 		}
-		for _, b := range members {
-			g.Remove(b)
-		}
+		g.Set()
 		if g.Len() != 0 {
 			t.Errorf("group has %d members after all left", g.Len())
 		}
