@@ -71,11 +71,18 @@ func TestAStaleSiteInsteadOfA503(t *testing.T) {
 	if r := stale.Head("/page.html"); r.Status != http.StatusOK || r.Header.Get("Content-Length") != "19" {
 		t.Errorf("HEAD = %d, length %s", r.Status, r.Header.Get("Content-Length"))
 	}
+	if r := stale.Get("/page.html"); r.Header.Get("Retry-After") != "" {
+		t.Errorf("the stale page says to come back after %s", r.Header.Get("Retry-After"))
+	}
 	if r := stale.Get("/page.html"); r.Header.Get("Content-Type") != "text/html; charset=utf-8" || r.Header.Get("ETag") == "" {
 		t.Errorf("the stale page is sent with %v", r.Header)
 	}
 	// Nothing is made up: an error route that fails, too, leaves the error as it was.
-	wantStatus(t, "GET of what the mirror lacks", stale.Get("/missing"), http.StatusServiceUnavailable)
+	missing := stale.Get("/missing")
+	wantStatus(t, "GET of what the mirror lacks", missing, http.StatusServiceUnavailable)
+	if missing.Header.Get("Retry-After") == "" {
+		t.Error("the 503 of what the mirror lacks has no Retry-After")
+	}
 
 	r := plain.Get("/page.html")
 	wantBody(t, "GET without the option", r, http.StatusServiceUnavailable, page)

@@ -104,6 +104,14 @@ func TestTheProxyOfTheExample(t *testing.T) {
 	if got := seen(10); got["500 upstream 1 is broken"] != 3 || got["200 upstream 2"] != 7 {
 		t.Errorf("ten answers with the first one broken: %v", got)
 	}
+	writeFile(t, c.Dir, "broken2", nil)
+	writeFile(t, c.Dir, "stale/index.html", []byte("of yesterday"))
+	if got := seen(4); got["500 upstream 2 is broken"] != 3 || got["200 of yesterday"] != 1 {
+		t.Errorf("four answers with both broken: %v", got)
+	}
+	if err := os.Remove(filepath.Join(c.Dir, "broken2")); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Remove(filepath.Join(c.Dir, "broken")); err != nil {
 		t.Fatal(err)
 	}
