@@ -202,3 +202,25 @@ func TestANestedMuxIsProbed(t *testing.T) {
 		t.Errorf("Probe with all down = %v", err)
 	}
 }
+
+// A body that broke inside and could not go on, since nobody inside has the same object, took the whole region out of
+// service, although another backend in it was well.
+func TestABrokenBodyInsideLeavesTheRegionUp(t *testing.T) {
+	backends, hooks := copies(t, 2, long(100_000), muxcore.PutOptions{ETag: `"one"`})
+	if _, err := hooks[1].Store.Put(t.Context(), "k", strings.NewReader("other"), 5, muxcore.PutOptions{ETag: `"two"`}); err != nil {
+		t.Fatal(err)
+	}
+	hooks[0].wrap = cutAt(50_000, errBroken)
+	m := region(t, muxcore.Settings{}, backends...)
+	if _, _, err := read(t.Context(), m, "k", muxcore.GetOptions{}); err == nil {
+		t.Fatal("the body ended well")
+	}
+	wantBody(t, m, "k", "other", "eu.b1")
+	if s := m.Stats().Backends[0]; s.Status != muxcore.StatusUp {
+		t.Errorf("eu is %s", s.Status)
+	}
+	hooks[1].set(fails)
+	if _, err := m.Stat(t.Context(), "k", muxcore.Conditions{}); muxcore.CodeOf(err) != muxcore.CodeAllBackendsDown {
+		t.Errorf("Stat = %v, want all down", err)
+	}
+}

@@ -226,10 +226,11 @@ func (s *source) end(m *Mux) {
 	m.release(s.backend)
 }
 
-// blame records that the source broke off after its answer.
+// blame records that the source broke off after its answer. A nested mux that could ask others is well: one of its backends
+// was to blame, and has been; that nobody inside had the same object to go on with is nobody's fault.
 func (s *source) blame(ctx context.Context, m *Mux, err error) Class {
 	class := Classify(ctx, err)
-	if class.Counts() {
+	if class.Counts() && (s.backend.nested == nil || s.backend.nested.Probe(ctx) != nil) {
 		s.backend.stats.failed(class)
 		m.settle(s.backend, OpGet, s.permit, class, err)
 	}

@@ -134,9 +134,10 @@ func (a *ask) preconditionFailed(s *Store, resp *http.Response) (plainer bool, e
 	return false, &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: a.op, Key: a.key, Status: resp.StatusCode, Info: &info}
 }
 
-// notSatisfiable takes a 416 if the length in it bears it out, and if the range applies at all.
+// notSatisfiable takes a 416 if the length in it bears it out, and if the range applies at all. Without a length in it, the
+// whole object is asked for, to see.
 func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err error) {
-	if !a.ranged {
+	if !a.ranged && (!a.again || a.opts.Range == muxcore.Range{}) {
 		return false, s.refused(a.op, a.key, resp)
 	}
 	info := validatorsOf(a.key, resp)
@@ -149,6 +150,9 @@ func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err e
 	}
 	if validated := info.ETag != "" || !info.ModTime.IsZero(); validated && !a.opts.RangeApplies(&info) {
 		return true, nil
+	}
+	if info.Size < 0 && !a.again {
+		return true, nil // nothing bears it out: some say so of ranges that they do not understand
 	}
 	if offset := a.opts.Range.Offset; info.Size > 0 && offset < info.Size {
 		return false, lied(a.op, a.key, resp, "the range from %d is within the size, %d", offset, info.Size)

@@ -1,0 +1,498 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/origin"
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
+)
+
+var (
+	stormDuration = flag.Duration("storm.duration", 0, "how long the storm blows (also STORM_DURATION). Default: 30s, with -short 5s")
+	stormSeed     = flag.Uint64("storm.seed", 0, "what makes a storm: the same requests and faults, if not the same moments. Default: by the clock")
+)
+
+const stormClients = 40
+
+// stormSites are all modes and a nested tree, over the same origins: f1 and f2 are in the storm, f3 is well.
+const stormSites = `
+(backends) {
+	timeout 2s
+	backend f1 http {$F1}
+	backend f2 http {$F2}
+	backend f3 http {$F3}
+}
+http://:{$PORT1} {
+	storage_mux failover {
+		name in_failover
+		import backends
+	}
+}
+http://:{$PORT2} {
+	storage_mux round_robin {
+		name in_round_robin
+		hedge auto
+		import backends
+	}
+}
+http://:{$PORT3} {
+	storage_mux weighted {
+		name in_weighted
+		hedge 50ms 20%
+		timeout 2s
+			backend f1 http {$F1} {
+			weight 2
+		}
+		backend f2 http {$F2} {
+			weight 1
+		}
+		backend f3 http {$F3} {
+			weight 1
+		}
+	}
+}
+http://:{$PORT4} {
+	storage_mux sticky_by_key {
+		name in_sticky
+		import backends
+	}
+}
+http://:{$PORT5} {
+	storage_mux shield {
+		name in_shield
+		retry 1 5ms
+		import backends
+	}
+}
+http://:{$PORT6} {
+	storage_mux mirror {
+		name in_mirror
+		import backends
+	}
+}
+http://:{$PORT7} {
+	storage_mux failover {
+		name in_nested
+		timeout 2s
+			backend near mux round_robin {
+			timeout 2s
+					backend f1 http {$F1}
+			backend f2 http {$F2}
+		}
+		backend far mux mirror {
+			timeout 2s
+					backend f2 http {$F2}
+			backend f3 http {$F3}
+		}
+	}
+}
+`
+
+var stormTrees = []string{"in_failover", "in_round_robin", "in_weighted", "in_sticky", "in_shield", "in_mirror", "in_nested"}
+
+// stormObject is one version of an object. No eight bytes of it are those of another place, key or version.
+type stormObject struct {
+	key, etag string
+	body      []byte
+}
+
+func newStormObject(key string, size, version int) stormObject {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, key, version)
+	words := rand.New(rand.NewPCG(h.Sum64(), uint64(version)))
+	body := make([]byte, 0, size+8)
+	for len(body) < size {
+		body = binary.LittleEndian.AppendUint64(body, words.Uint64())
+	}
+	return stormObject{key: key, body: body[:size], etag: fmt.Sprintf(`"%x-%d"`, h.Sum64(), version)}
+}
+
+// storm is one storm under way.
+type storm struct {
+	t       *testing.T
+	c       *rig.Caddy
+	origins []*origin.Origin
+	keys    []string
+	objects map[string][]stormObject // by key, the version that f3 has first
+	over    chan struct{}
+
+	mu       sync.Mutex
+	requests int
+	broken   map[string]int // answers that did not come whole, by tree and how
+	wrong    []string
+}
+
+// The storm: whatever befalls two of three origins, no client ever gets a wrong byte, and next to none an answer that is
+// not whole.
+func TestTheStorm(t *testing.T) {
+	t.Parallel()
+	span, seed := stormSpan(t), *stormSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-storm.seed %d -storm.duration %v", seed, span)
+	s := &storm{t: t, objects: make(map[string][]stormObject), over: make(chan struct{}), broken: make(map[string]int)}
+	for range 3 {
+		s.origins = append(s.origins, origin.New(t))
+	}
+	for i, size := range []int{0, 1, 1000, 20_000, 32 << 10, 32<<10 + 1, 100_000, 300_000, 1 << 20} {
+		key := fmt.Sprintf("/o%d", i)
+		s.keys = append(s.keys, key)
+		s.objects[key] = []stormObject{newStormObject(key, size, 1), newStormObject(key, max(0, size-size/10), 2)}
+		for _, o := range s.origins {
+			s.store(o, key, 0)
+		}
+	}
+	s.c = rig.Start(t, stormSites, rig.Global("servers {\n\tprotocols h1 h2c\n}"),
+		rig.Env("F1", s.origins[0].URL()), rig.Env("F2", s.origins[1].URL()), rig.Env("F3", s.origins[2].URL()))
+	var wg sync.WaitGroup
+	for i, o := range s.origins[:2] {
+		wg.Go(func() { s.blow(o, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
+	for i := range stormClients {
+		wg.Go(func() { s.ask(i%2 == 1, rand.New(rand.NewPCG(seed, uint64(100+i)))) })
+	}
+	<-time.After(span)
+	close(s.over)
+	wg.Wait()
+	s.judge()
+}
+
+func stormSpan(t *testing.T) time.Duration {
+	t.Helper()
+	if *stormDuration > 0 {
+		return *stormDuration
+	}
+	if word := os.Getenv("STORM_DURATION"); word != "" {
+		span, err := time.ParseDuration(word)
+		if err != nil {
+			t.Fatalf("STORM_DURATION: %v", err)
+		}
+		return span
+	}
+	if testing.Short() {
+		return 5 * time.Second
+	}
+	return 30 * time.Second
+}
+
+func (s *storm) store(o *origin.Origin, key string, version int) {
+	obj := s.objects[key][version]
+	o.Put(key, origin.Object{Body: obj.body, ETag: obj.etag, Header: http.Header{"Content-Type": {stormType}}})
+}
+
+// lies are what nothing can make good once the head of the answer has gone out: a length that is not the object's, or
+// none. Such a download is broken off, and so they are rarer than the rest, or the limit would only count them.
+var lies = []func(s *storm, o *origin.Origin, r *rand.Rand){
+	func(_ *storm, o *origin.Origin, r *rand.Rand) { o.Script(origin.Faults{ShortBy: 1 + r.Int64N(1000)}) },
+	func(_ *storm, o *origin.Origin, r *rand.Rand) {
+		o.Script(origin.Faults{Chunked: true, CutAfter: 1 + r.Int64N(300_000)})
+	},
+}
+
+// weather is what else may befall an origin.
+var weather = []func(s *storm, o *origin.Origin, r *rand.Rand){
+	func(_ *storm, o *origin.Origin, r *rand.Rand) {
+		o.Script(origin.Faults{ResetAfter: 1 + r.Int64N(300_000)})
+	},
+	func(_ *storm, o *origin.Origin, r *rand.Rand) {
+		o.Script(origin.Faults{CutAfter: 1 + r.Int64N(300_000)})
+	},
+	func(_ *storm, o *origin.Origin, r *rand.Rand) {
+		o.Script(origin.Faults{StallAfter: 1 + r.Int64N(300_000)})
+	},
+	func(_ *storm, o *origin.Origin, r *rand.Rand) {
+		o.Script(origin.Faults{Drip: 1000 + r.Int64N(20_000), DripEvery: 5 * time.Millisecond})
+	},
+	func(_ *storm, o *origin.Origin, _ *rand.Rand) { o.Script(origin.Faults{Status: 500, Body: "oh"}) },
+	func(_ *storm, o *origin.Origin, _ *rand.Rand) { o.Script(origin.Faults{Drop: true}) },
+	func(_ *storm, o *origin.Origin, _ *rand.Rand) { o.Script(origin.Faults{Hang: true}) },
+	func(_ *storm, o *origin.Origin, _ *rand.Rand) { o.Script(origin.Faults{IgnoreRange: true}) },
+	func(_ *storm, o *origin.Origin, r *rand.Rand) { o.Script(origin.Faults{Shift: 1 + r.Int64N(1000)}) },
+	func(_ *storm, o *origin.Origin, _ *rand.Rand) { o.Refuse() },
+	func(_ *storm, o *origin.Origin, _ *rand.Rand) { o.Blackhole() },
+	func(s *storm, o *origin.Origin, _ *rand.Rand) {
+		for _, key := range s.keys {
+			s.store(o, key, 1)
+		}
+	},
+}
+
+// blow makes an origin misbehave, in one way after the other, until the storm is over.
+func (s *storm) blow(o *origin.Origin, r *rand.Rand) {
+	for {
+		kinds := weather
+		if r.IntN(20) == 0 {
+			kinds = lies
+		}
+		kinds[r.IntN(len(kinds))](s, o, r)
+		if !s.pause(time.Duration(50+r.IntN(700)) * time.Millisecond) {
+			break
+		}
+		o.Heal()
+		for _, key := range s.keys {
+			s.store(o, key, 0)
+		}
+		o.Forget()
+		s.origins[2].Forget()
+		if !s.pause(time.Duration(r.IntN(300)) * time.Millisecond) {
+			break
+		}
+	}
+	o.Heal()
+}
+
+func (s *storm) pause(d time.Duration) bool {
+	select {
+	case <-s.over:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// ask asks for one thing after the other until the storm is over.
+func (s *storm) ask(h2 bool, r *rand.Rand) {
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}
+	if h2 {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: rig.AnswerWithin}
+	for {
+		select {
+		case <-s.over:
+			return
+		default:
+		}
+		site := r.IntN(len(stormTrees))
+		url := fmt.Sprintf("http://127.0.0.1:%s", s.c.Word(fmt.Sprint("PORT", site+1)))
+		q := s.question(r)
+		how, err := s.exchange(client, url, q)
+		s.mu.Lock()
+		s.requests++
+		if how != "" {
+			s.broken[stormTrees[site]+": "+how]++
+		}
+		if err != nil {
+			s.wrong = append(s.wrong, fmt.Sprintf("%s, HTTP/2 %t, %+v: %v", stormTrees[site], h2, q, err))
+		}
+		s.mu.Unlock()
+	}
+}
+
+// question is one request.
+type question struct {
+	method, key, rng, ifRange string
+}
+
+func (s *storm) question(r *rand.Rand) question {
+	q := question{method: http.MethodGet, key: s.keys[r.IntN(len(s.keys))]}
+	obj := s.objects[q.key][0]
+	switch r.IntN(8) {
+	case 0:
+		q.method = http.MethodHead
+	case 1, 2:
+		from := r.IntN(len(obj.body) + 1)
+		q.rng = fmt.Sprintf("bytes=%d-%d", from, from+r.IntN(len(obj.body)+1))
+	case 3:
+		q.rng = fmt.Sprintf("bytes=-%d", 1+r.IntN(len(obj.body)+1))
+	case 4:
+		third := len(obj.body)/3 + 1
+		q.rng = fmt.Sprintf("bytes=%d-%d,%d-%d", r.IntN(third), third+r.IntN(third), 2*third, 2*third+r.IntN(third))
+	}
+	if q.rng != "" && r.IntN(3) == 0 {
+		q.ifRange = obj.etag
+	}
+	return q
+}
+
+// exchange sends a request and checks every byte of the answer. how tells why it did not come whole; an error is an
+// answer that is wrong.
+func (s *storm) exchange(client *http.Client, url string, q question) (how string, err error) {
+	req, err := http.NewRequestWithContext(context.Background(), q.method, url+q.key, nil)
+	if err != nil {
+		return "", err
+	}
+	if q.rng != "" {
+		req.Header.Set("Range", q.rng)
+	}
+	if q.ifRange != "" {
+		req.Header.Set("If-Range", q.ifRange)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "no answer", nil //nolint:nilerr // that is not a wrong one
+	}
+	defer resp.Body.Close()
+	body, broke := io.ReadAll(resp.Body)
+	switch {
+	case resp.StatusCode >= 500:
+		return fmt.Sprint(resp.StatusCode), nil
+	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		for _, obj := range s.objects[q.key] {
+			if q.oracle(obj).StatusCode == resp.StatusCode {
+				return "", nil
+			}
+		}
+		return "", errors.New("416, which no version is")
+	}
+	for _, obj := range s.objects[q.key] {
+		if obj.etag == resp.Header.Get("Etag") {
+			return q.judge(obj, resp, body, broke)
+		}
+	}
+	return "", fmt.Errorf("%d with ETag %q, which no version has", resp.StatusCode, resp.Header.Get("Etag"))
+}
+
+// oracle is the answer that net/http would give.
+func (q question) oracle(obj stormObject) *http.Response {
+	r := httptest.NewRequest(q.method, q.key, nil)
+	if q.rng != "" {
+		r.Header.Set("Range", q.rng)
+	}
+	if q.ifRange != "" {
+		r.Header.Set("If-Range", q.ifRange)
+	}
+	w := httptest.NewRecorder()
+	w.Header().Set("Etag", obj.etag)
+	w.Header().Set("Content-Type", stormType)
+	http.ServeContent(w, r, q.key, origin.Epoch, bytes.NewReader(obj.body))
+	return w.Result()
+}
+
+const (
+	stormType = "application/octet-stream"
+	stormLie  = 1000 // the most that an origin declares too much
+)
+
+// judge compares an answer that claims to be of obj. A range may be answered by the whole; a length that is too large may
+// be an origin's lie, if the answer then breaks off.
+func (q question) judge(obj stormObject, resp *http.Response, body []byte, broke error) (how string, err error) {
+	if q.method == http.MethodHead {
+		if len(body) > 0 || resp.StatusCode/100 != 2 {
+			return "", fmt.Errorf("HEAD is %d with a body of %d", resp.StatusCode, len(body))
+		}
+		return "", nil
+	}
+	want, lie := obj.body, 0
+	switch resp.StatusCode {
+	case http.StatusOK:
+		lie = stormLie
+	case http.StatusPartialContent:
+		oracle := q.oracle(obj)
+		if want, err = io.ReadAll(oracle.Body); err != nil {
+			return "", err
+		}
+		ours, theirs := boundaryOf(resp), boundaryOf(oracle)
+		if want = bytes.ReplaceAll(want, []byte(theirs), []byte(ours)); theirs == "" {
+			want = bytes.Clone(want)
+		}
+		if oracle.StatusCode != resp.StatusCode || oracle.Header.Get("Content-Range") != resp.Header.Get("Content-Range") || (ours == "") != (theirs == "") {
+			return "", fmt.Errorf("206 %q, want %d %q", resp.Header.Get("Content-Range"), oracle.StatusCode, oracle.Header.Get("Content-Range"))
+		}
+	default:
+		return "", fmt.Errorf("status %d", resp.StatusCode)
+	}
+	if n := resp.ContentLength; n >= 0 && (n < int64(len(want)) || n > int64(len(want)+lie)) {
+		return "", fmt.Errorf("Content-Length %d, want %d", n, len(want))
+	}
+	if broke != nil {
+		if err := rig.Same(body, want[:min(len(want), len(body))]); err != nil {
+			return "", fmt.Errorf("before it broke off: %w", err)
+		}
+		return "broken off", nil
+	}
+	return "", rig.Same(body, want)
+}
+
+// boundaryOf is the boundary of a multipart answer, or "".
+func boundaryOf(resp *http.Response) string {
+	_, boundary, _ := strings.Cut(resp.Header.Get("Content-Type"), "multipart/byteranges; boundary=")
+	return boundary
+}
+
+// judge is what came of the storm.
+func (s *storm) judge() {
+	t, failed := s.t, 0
+	for _, how := range slices.Sorted(maps.Keys(s.broken)) {
+		t.Logf("%s: %d", how, s.broken[how])
+		failed += s.broken[how]
+	}
+	for _, tree := range stormTrees {
+		status, body := s.c.Admin(http.MethodGet, "/storage_mux/"+tree, "")
+		var stats struct {
+			Resumes   int `json:"total_resumes"`
+			Failovers int `json:"total_failovers"`
+			Backends  []stormBackend
+		}
+		if err := json.Unmarshal([]byte(body), &stats); err != nil || status != http.StatusOK {
+			t.Errorf("stats of %s: %d, %v", tree, status, err)
+		}
+		t.Logf("%s: %d failovers, %d resumes", tree, stats.Failovers, stats.Resumes)
+		for _, b := range stats.Backends {
+			b.check(t, tree)
+		}
+	}
+	why := make(map[string]int)
+	for _, e := range s.c.Log.Entries(func(e rig.Entry) bool { return e.Str("msg") == "aborting with incomplete response" }) {
+		why[fmt.Sprintf("%s: %.130s", e.Str("backend"), stormPorts.ReplaceAllString(e.Str("error"), "-"))]++
+	}
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		t.Logf("aborted %d times: %s", why[reason], reason)
+	}
+	t.Logf("%d requests, %d without their full answer, %d wrong", s.requests, failed, len(s.wrong))
+	for _, wrong := range s.wrong[:min(len(s.wrong), 20)] {
+		t.Error(wrong)
+	}
+	if s.requests < 100 {
+		t.Errorf("only %d requests", s.requests)
+	}
+	if failed*1000 > s.requests {
+		t.Errorf("%d of %d requests did not get their full answer, which is more than 1 in 1000", failed, s.requests)
+	}
+}
+
+var stormPorts = regexp.MustCompile(`[0-9.:]+->[0-9.:]+|[0-9]+ of [0-9]+`)
+
+// stormBackend is a backend in the stats.
+type stormBackend struct {
+	Name     string
+	Errors   int
+	InFlight int `json:"in_flight_count"`
+	Reason   string
+	Mux      *struct{ Backends []stormBackend }
+}
+
+// check makes sure that the one which was well is not blamed for anything.
+func (b stormBackend) check(t *testing.T, tree string) {
+	t.Helper()
+	if b.Name == "f3" && b.Errors > 0 {
+		t.Errorf("%s: f3, which was well, has %d errors: %s", tree, b.Errors, b.Reason)
+	}
+	if b.Mux != nil {
+		for _, inner := range b.Mux.Backends {
+			inner.check(t, tree)
+		}
+	}
+}
