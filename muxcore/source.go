@@ -47,8 +47,10 @@ func (h *head) readAhead(s *stream, obj *Object) error {
 	h.buf = heads.Get().(*[headSize]byte)
 	small, begun := obj.Length == want, time.Now()
 	var err error
-	for n := 0; err == nil && (h.n == 0 || small && h.n < int(want) && time.Since(begun) < readAheadTime); h.n += n {
+	for err == nil && (h.n == 0 || small && h.n < int(want) && time.Since(begun) < readAheadTime) {
+		var n int
 		n, err = s.read(h.buf[h.n:want])
+		h.n += n
 	}
 	switch {
 	case h.n == int(want), err == nil, errors.Is(err, io.EOF) && obj.Length < 0:
