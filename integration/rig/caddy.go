@@ -221,6 +221,9 @@ func (c *Caddy) On(port string) *Caddy {
 	return &other
 }
 
+// Pid is that of the process.
+func (c *Caddy) Pid() int { return c.cmd.Process.Pid }
+
 // Kill ends the process at once, as kill -9 does.
 func (c *Caddy) Kill() {
 	_ = c.cmd.Process.Kill()
