@@ -19,6 +19,7 @@ type branch struct {
 	patience time.Duration // how long it may hold up others in all
 
 	// Guarded by b.mu.
+	began   bool      // it has asked for something
 	at      int       // number of the block that it is to read next, or reads
 	cur     *block    // that it reads
 	waiting time.Time // since when it has had nothing to read; zero: it has
@@ -91,6 +92,10 @@ func (r *branch) look() (*block, error) {
 	b := r.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !r.began {
+		r.began = true
+		signal(b.room)
+	}
 	switch {
 	case r.left():
 		return nil, r.why() // whatever is still there for it

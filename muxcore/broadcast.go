@@ -14,6 +14,9 @@ const (
 	window = 4
 
 	stallStep = 100 * time.Millisecond // how often somebody looks who holds up whom
+
+	// beginWithin is how long the end of a body waits for those who have not begun to read: who refuses does it before.
+	beginWithin = time.Second
 )
 
 // broadcast gives one body to several readers, each at its own pace as long as the spool has room for what some have yet
@@ -36,7 +39,7 @@ type broadcast struct {
 	first   int      // number of the first of them in the body
 	kept    int      // number of the first block that is not paid for
 	ended   bool     // no block will follow
-	err     error    // why the body goes no further; set before ended
+	err     error    // why the body goes no further, from before ended on
 	commits int
 	timers  []*time.Timer // of those that hold up the answer
 }
@@ -69,10 +72,35 @@ func (b *broadcast) run(ctx context.Context) {
 			return
 		}
 		if this.last {
-			if errors.Is(this.err, io.EOF) && b.lock() == nil {
+			if errors.Is(this.err, io.EOF) && b.agreed(ctx) && b.lock() == nil {
 				close(b.turn)
 			}
 			return
+		}
+	}
+}
+
+// agreed waits until everybody has begun to read, and tells whether nobody has said that the key cannot be there.
+func (b *broadcast) agreed(ctx context.Context) bool {
+	late := time.NewTimer(beginWithin)
+	defer late.Stop()
+	for {
+		b.mu.Lock()
+		err := b.err
+		waits := slices.ContainsFunc(b.readers, func(r *branch) bool { return !r.began && !r.left() })
+		b.mu.Unlock()
+		switch {
+		case err != nil:
+			return false
+		case !waits:
+			return true
+		}
+		select {
+		case <-b.room:
+		case <-late.C:
+			return true
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -81,7 +109,10 @@ func (b *broadcast) run(ctx context.Context) {
 func (b *broadcast) over(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ended, b.err = true, context.Cause(ctx)
+	b.ended = true
+	if b.err == nil {
+		b.err = context.Cause(ctx)
+	}
 	for _, r := range b.readers {
 		signal(r.wake)
 	}
@@ -96,7 +127,10 @@ func (b *broadcast) gaveUp() error {
 		return nil
 	default:
 	}
-	if b.ended && b.err == nil {
+	switch {
+	case !b.ended:
+		return nil
+	case b.err == nil:
 		return errDetached
 	}
 	return b.err
@@ -161,7 +195,7 @@ func (b *broadcast) append(ctx context.Context, next *block) bool {
 		}
 	}
 	b.trim()
-	return b.anybody()
+	return b.err == nil && b.anybody()
 }
 
 // makeRoom makes sure that no more than the window is unpaid, and tells whether the spool had room for that.
@@ -250,13 +284,17 @@ func (b *broadcast) inUse(one *block) bool {
 	return slices.ContainsFunc(b.readers, func(r *branch) bool { return r.cur == one })
 }
 
-// finished says that a reader's part has ended. Once there are enough commits, those that are still reading hold up the
-// answer, and have what is left of their patience to come to their end.
-func (b *broadcast) finished(r *branch, committed bool) {
+// finished says that a reader's part has ended. A key that cannot be on one backend ends the others' parts as well, if
+// they have not come to the end yet. Once there are enough commits, those that are still reading hold up the answer, and
+// have what is left of their patience to come to their end.
+func (b *broadcast) finished(r *branch, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.ended && CodeOf(err) == CodeKeyConflict {
+		b.err = err
+	}
 	r.leaveLocked()
-	if !committed {
+	if err != nil {
 		return
 	}
 	if b.commits++; b.commits != b.enough {

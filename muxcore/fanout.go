@@ -79,7 +79,7 @@ func (m *Mux) stream(ctx context.Context, o *operation, shares []share, load *pa
 		r.decides, r.follows, r.patience = s.decides, decided && !s.decides, s.b.Timeout
 		s.call.body = &attemptBody{src: r, branch: r, load: load}
 		s.done = func() {
-			cast.finished(r, s.class == ClassOK)
+			cast.finished(r, s.answer.err)
 			if s.decides {
 				cast.permit(s.answer.err)
 			}
@@ -256,7 +256,7 @@ func (m *Mux) tally(shares []share) tally {
 			t.inside(s.b, s.answer.missed)
 		case s.call.op == OpDelete && isMiss(s.answer.err):
 			t.absent++
-		case !s.class.MovesOn() && t.no == nil:
+		case !s.class.MovesOn() && (t.no == nil || t.no.class == ClassAbort): // those who were called off say nothing
 			t.no = s
 		default:
 			t.missed = append(t.missed, s.b.Name)
