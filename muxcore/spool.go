@@ -91,10 +91,10 @@ func (s *Spool) create() (f *os.File, name string, err error) {
 	if f, err = os.CreateTemp(s.dir, spoolPrefix); err != nil {
 		return nil, "", err
 	}
-	if os.Remove(f.Name()) != nil {
-		return f, f.Name(), nil
+	if inUse := os.Remove(f.Name()); inUse != nil { // not on every system
+		name = f.Name()
 	}
-	return f, "", nil
+	return f, name, nil
 }
 
 // makeDir makes the folder, and removes what dead processes left in it. Files in use have no name, or cannot be removed.
