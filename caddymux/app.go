@@ -1,7 +1,9 @@
 package caddymux
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,9 +17,16 @@ func init() { caddy.RegisterModule(new(App)) }
 const appID = "storage_mux"
 
 // App knows the storage trees of a config: it starts them, and tells the log, the events app and the metrics of that
-// config about them. It needs no config of its own.
+// config about them. It holds the named trees, which handlers, file systems and the certificate storage can share, and
+// needs no config where there are none.
 type App struct {
+	// The named trees, by name: letters, digits, `_` and `-`, at most 64, and not a mode. Whatever uses a tree by its name
+	// uses one instance with one state. A tree that is declared inline elsewhere must not have one of these names, unless
+	// it is equal.
+	Trees map[string]*Mux `json:"trees,omitempty"`
+
 	observer *observer
+	named    map[string]*door
 
 	mu    sync.Mutex
 	trees map[string]adopted // by name
@@ -42,7 +51,58 @@ func (a *App) Provision(ctx caddy.Context) (err error) {
 	if a.observer, err = newObserver(ctx); err != nil {
 		return err
 	}
-	return ctx.GetMetricsRegistry().Register(&collector{a})
+	if err := ctx.GetMetricsRegistry().Register(&collector{a}); err != nil {
+		return err
+	}
+	a.named = make(map[string]*door)
+	for _, name := range slices.Sorted(maps.Keys(a.Trees)) {
+		if err := a.provisionTree(ctx, name); err != nil {
+			return fmt.Errorf("trees: %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// provisionTree makes a named tree.
+func (a *App) provisionTree(ctx caddy.Context, name string) error {
+	if err := checkName("tree", name); err != nil {
+		return err
+	}
+	if a.Trees[name] == nil {
+		return errors.New("no backend")
+	}
+	root, err := resolveTree(ctx, name, *a.Trees[name])
+	if err != nil {
+		return err
+	}
+	d := new(door)
+	a.named[name] = d
+	return d.join(a, root)
+}
+
+// Cleanup lets go of the named trees. Whoever still uses one keeps it open.
+func (a *App) Cleanup() error {
+	var errs []error
+	for _, d := range a.named {
+		errs = append(errs, d.leave())
+	}
+	return errors.Join(errs...)
+}
+
+// tree finds a named tree.
+func (a *App) tree(name string) (*door, error) {
+	if d, ok := a.named[name]; ok {
+		return d, nil
+	}
+	return nil, unknownTree(name, slices.Sorted(maps.Keys(a.Trees)))
+}
+
+// unknownTree is the error of a tree that no global option declares.
+func unknownTree(name string, known []string) error {
+	if len(known) == 0 {
+		return fmt.Errorf("unknown storage tree %q: declare it by the global option \"storage_mux %s …\"", name, name)
+	}
+	return fmt.Errorf("unknown storage tree %q, known are %s", name, strings.Join(known, ", "))
 }
 
 // appOf is the app of the config that is being provisioned.
@@ -106,6 +166,7 @@ func (a *App) Stop() error {
 
 // Interface guards.
 var (
-	_ caddy.App         = (*App)(nil)
-	_ caddy.Provisioner = (*App)(nil)
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
 )

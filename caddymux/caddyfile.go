@@ -34,6 +34,11 @@ func parseDirective(helper httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, e
 	if err := h.UnmarshalCaddyfile(helper.Dispenser); err != nil {
 		return nil, err
 	}
+	if h.Use != "" && !hasPlaceholder(h.Use) {
+		if err := checkDeclared(h.Use, helper.Option(appID)); err != nil {
+			return nil, at(helper.Dispenser, err)
+		}
+	}
 	h.hideCaddyfiles(helper.Caddyfiles())
 	return helper.NewRoute(matchers, h), nil
 }
@@ -41,6 +46,7 @@ func parseDirective(helper httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, e
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens:
 //
 //	storage_mux [<matcher>] [<mode>] [<location>...] {
+//	    use <tree>
 //	    name <name>
 //	    <tree options and backends: see Mux.options>
 //
@@ -68,9 +74,12 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := ParseOptions(d, nil, append(h.options(), p.options()...)...); err != nil {
 		return err
 	}
-	if len(h.Backends) == 0 && h.readAsMatcher != "" {
+	if len(h.Backends) == 0 && h.Use == "" && h.readAsMatcher != "" {
 		return start.Errf("storage_mux %[1]s: no backend: %[1]q was read as a path matcher, as a first argument that begins with / always is;"+
 			" for a folder write \"storage_mux * %[1]s\" or \"storage_mux failover %[1]s\"", h.readAsMatcher)
+	}
+	if h.Use != "" {
+		return at(&start, checkAlone(h.Name, &h.Mux))
 	}
 	return at(&start, p.check())
 }
@@ -78,6 +87,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // options are the handler's own. A newcomer is one row here, one field in Handler.
 func (h *Handler) options() []Option {
 	return []Option{
+		{Word: "use", Parse: TextOption(&h.Use)},
 		{Word: "name", Parse: h.parseName},
 		{Word: "prefix", Parse: h.parsePrefix},
 		{Word: "index", Parse: h.parseIndex},

@@ -3,6 +3,7 @@ package caddymux
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,14 @@ func checkUnique(name string, taken map[string]bool) error {
 func checkDepth(depth int) error {
 	if depth > muxcore.MaxDepth {
 		return coded(muxcore.CodeRecursionDepthExceeded, "more than %d muxes in a chain", muxcore.MaxDepth)
+	}
+	return nil
+}
+
+// checkAlone tells whether nothing says what a tree is, where one is used by its name.
+func checkAlone(name string, m *Mux) error {
+	if name != "" || !reflect.ValueOf(*m).IsZero() {
+		return errors.New("use: serves a tree that is declared elsewhere: no name, mode, location, backend or option of a tree may stand beside it")
 	}
 	return nil
 }

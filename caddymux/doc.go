@@ -7,7 +7,8 @@
 //
 // When Caddy provisions a config, resolve.go replaces the placeholders, checks what must hold and loads the modules.
 // What comes out is built into a tree, once for all configs that say the same (pool.go): so health and counters
-// survive a reload, and a request keeps what it uses.
+// survive a reload, and a request keeps what it uses. Named trees are declared by a global option (caddyfile_global.go);
+// each place in a config that uses a tree is a door to it (door.go).
 //
 // A request is served by [Handler] (handler.go), as an exchange (exchange.go): keys and hidden keys (key.go), reads
 // (serve.go, range.go, serve_ranges.go, respond.go), writes (serve_write.go, digest.go), lists (serve_list.go).

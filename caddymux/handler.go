@@ -31,6 +31,9 @@ func init() { caddy.RegisterModule(new(Handler)) }
 // `{http.storage_mux.error_code}` | The code of the error, if there was one
 // `{http.storage_mux.latency_ms}` | Milliseconds until the answer stood, without the body.
 type Handler struct {
+	// The named tree to serve. Then nothing here may say what a tree is: no name, mode, backend or option of a tree.
+	Use string `json:"use,omitempty"`
+
 	// The name of the tree in the admin API, metrics and logs. Handlers of one name are one tree, with one health and
 	// one set of counters, and must have the same backends and options. Default: the name of the first backend with 8
 	// hex digits of a hash over what tells the tree from others.
@@ -69,9 +72,8 @@ type Handler struct {
 	// other than 2xx, ranges and preconditions are ignored.
 	Status caddyhttp.WeakString `json:"status,omitempty"`
 
-	tree   *tree
-	key    treeKey
-	view   *observer
+	door
+
 	hidden hideList
 	status int
 	logger *zap.Logger
@@ -100,7 +102,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.MaxSize < 0 {
 		return fmt.Errorf("max_size: must be >= 0, got %d", h.MaxSize)
 	}
-	root, err := resolveTree(ctx, h.Name, h.Mux)
+	app, err := appOf(ctx)
+	if err != nil {
+		return err
+	}
+	root, err := h.enter(ctx, app, h.Use, h.Name, h.Mux)
 	if err != nil {
 		return err
 	}
@@ -111,7 +117,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, advice := range root.advice(h.Writable) {
 		h.logger.Warn("config that is hardly meant", zap.String("why", advice))
 	}
-	return h.join(ctx, root)
+	return nil
 }
 
 // provisionStatus reads the status to answer with.
@@ -133,10 +139,7 @@ func (h *Handler) provisionStatus() error {
 
 // Cleanup lets go of the tree. Requests that still use it keep it open.
 func (h *Handler) Cleanup() error {
-	if h.tree == nil {
-		return nil
-	}
-	return leaveTree(h.key, h.tree, h.view)
+	return h.leave()
 }
 
 // ServeHTTP answers a request from the tree.

@@ -194,38 +194,6 @@ func (t *tree) observe(e muxcore.Event) {
 	}
 }
 
-// join makes the tree of root the handler's: a new one, or the one that is there already.
-func (h *Handler) join(ctx caddy.Context, root *branch) error {
-	app, err := appOf(ctx)
-	if err != nil {
-		return err
-	}
-	key := treeKey{root.name, root.hash()}
-	t, err := enterTree(key, root)
-	if err != nil {
-		return err
-	}
-	h.tree, h.key = t, key
-	h.view = app.observer
-	t.watchBy(h.view)
-	return app.adopt(key, t)
-}
-
-func enterTree(key treeKey, root *branch) (*tree, error) {
-	value, _, err := trees.LoadOrNew(key, func() (caddy.Destructor, error) { return newTree(root) })
-	if err != nil {
-		return nil, fmt.Errorf("tree %q: %w", key.name, err)
-	}
-	return value.(*tree), nil
-}
-
-// leaveTree gives back what join took.
-func leaveTree(key treeKey, t *tree, view *observer) error {
-	t.unwatch(view)
-	_, err := trees.Delete(key)
-	return err
-}
-
 // openStores makes the stores of all backends. If one cannot be made, none is left open.
 func (b *branch) openStores() error {
 	for i := range b.members {

@@ -1,0 +1,61 @@
+package caddymux
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+func TestFileServerServesATree(t *testing.T) {
+	f := scripted(t, "fs-serves")
+	c := runWith(t, "storage_mux site {\n cooldown 1ms\n backend f scripted fs-serves\n}\nfilesystem site storage_mux site",
+		"handle_path /w/* {\n storage_mux {\n use site\n writable\n }\n}\nfs site\n@there file {\n try_files {path}.html\n}\nheader @there X-There yes\n"+
+			"handle {\n file_server {\n fs site\n browse\n precompressed gzip\n hide secret\n }\n}")
+	for key, body := range map[string]string{
+		"a.txt": "0123456789", "a.txt.gz": "zipped", "page.html": "page", "secret": "s", "dir/index.html": "index", "more/x y": "x", ".well/b": "b",
+	} {
+		c.expect(http.StatusCreated, "PUT", "/w/"+strings.ReplaceAll(key, " ", "%20"), body)
+	}
+	for target, want := range map[string]string{"/a.txt": "0123456789", "/dir/": "index", "/more/x%20y": "x", "/.well/b": "b"} {
+		if got := c.expect(http.StatusOK, "GET", target, ""); got.body != want {
+			t.Errorf("GET %s = %q, want %q", target, got.body, want)
+		}
+	}
+	if got := c.expect(http.StatusPartialContent, "GET", "/a.txt", "", "Range", "bytes=4-6"); got.body != "456" {
+		t.Errorf("range = %q", got.body)
+	}
+	if got := c.expect(http.StatusOK, "GET", "/a.txt", "", "Accept-Encoding", "gzip"); got.body != "zipped" {
+		t.Errorf("precompressed = %q", got.body)
+	}
+	if got := c.expect(http.StatusOK, "GET", "/more/", "", "Accept", "application/json"); !strings.Contains(got.body, `"x y"`) {
+		t.Errorf("browse = %q", got.body)
+	}
+	if got := c.expect(http.StatusOK, "GET", "/", ""); strings.Contains(got.body, "secret") || !strings.Contains(got.body, "page.html") {
+		t.Errorf("browse of the root = %q", got.body)
+	}
+	if got := c.do("GET", "/page", ""); got.header.Get("X-There") != "yes" {
+		t.Error("the file matcher does not find page.html")
+	}
+	for target, status := range map[string]int{
+		"/missing": 404, "/a.txt/below": 404, "/missing/": 404, "/secret": 404, "/dir": 308, "/.storage_mux/storage/x": 400, "/a%5Cb": 400, "/a%00b": 400,
+	} {
+		c.expect(status, "GET", target, "")
+	}
+	f.Break(&muxcore.Error{Code: muxcore.CodeUnavailable})
+	for _, target := range []string{"/", "/a.txt", "/dir/", "/deep/er/x"} {
+		c.expect(http.StatusServiceUnavailable, "GET", target, "")
+	}
+	if n := f.OpenBodies(); n != 0 {
+		t.Errorf("%d bodies are open", n)
+	}
+}
+
+func TestAFileSystemMayHaveATreeOfItsOwn(t *testing.T) {
+	c := runWith(t, "filesystem own storage_mux failover memory: {\n name own\n}", "file_server {\n fs own\n}")
+	c.expect(http.StatusNotFound, "GET", "/x", "")
+	if err := c.loadWith("filesystem own storage_mux missing", "file_server {\n fs own\n}"); err == nil || !strings.Contains(err.Error(), `unknown storage tree "missing"`) {
+		t.Errorf("an unknown tree: %v", err)
+	}
+}

@@ -1,0 +1,170 @@
+package storefs_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"go.uber.org/goleak"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/filestore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/memstore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storefs"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func ExampleNew() {
+	store, _ := memstore.New(memstore.Settings{})
+	fsys := storefs.New(func() (muxcore.Store, func(), error) { return store, func() {}, nil }, nil)
+	_, err := fs.ReadFile(fsys, "x")
+	fmt.Println(err)
+	// Output: open x: file does not exist
+}
+
+var errOut = errors.New("out of order")
+
+// of shows a store, and counts what is open.
+func of(store muxcore.Store, open *int) *storefs.FS {
+	return storefs.New(func() (muxcore.Store, func(), error) {
+		*open++
+		return store, func() { *open-- }, nil
+	}, func(err error) error { return fmt.Errorf("%w: %w", errOut, err) })
+}
+
+func put(t *testing.T, s muxcore.Store, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		body := "content of " + key
+		if _, err := s.Put(t.Context(), key, strings.NewReader(body), int64(len(body)), muxcore.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func memory(t *testing.T) *memstore.Store {
+	t.Helper()
+	s, err := memstore.New(memstore.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestItIsAFileSystem(t *testing.T) {
+	files, err := filestore.New(filestore.Settings{Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	for name, store := range map[string]muxcore.Store{"memory": memory(t), "files": files} {
+		t.Run(name, func(t *testing.T) {
+			put(t, store, "a", "a.txt", "dir/b", "dir/sub/c", "dir-x/d", muxcore.InternalPrefix+"key")
+			open := 0
+			fsys := of(store, &open)
+			if err := fstest.TestFS(fsys, "a", "a.txt", "dir/b", "dir/sub/c", "dir-x/d"); err != nil {
+				t.Error(err)
+			}
+			if open != 0 {
+				t.Errorf("%d files hold the store", open)
+			}
+			if all, err := fs.Glob(fsys, "*"); err != nil || len(all) != 4 {
+				t.Errorf("the root has %q, %v, want no reserved name", all, err)
+			}
+		})
+	}
+}
+
+func TestReservedAndBadNamesAreInvalid(t *testing.T) {
+	store, open := memory(t), 0
+	put(t, store, muxcore.InternalPrefix+"key")
+	for _, name := range []string{muxcore.InternalPrefix + "key", ".storage_mux", "/a", "a//b", "../a", "a\\b", "a\x00", ""} {
+		if _, err := of(store, &open).Open(name); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("Open(%q) = %v, want fs.ErrInvalid", name, err)
+		}
+	}
+}
+
+func TestAnObjectHidesTheFolderOfItsName(t *testing.T) {
+	store, open := memory(t), 0
+	put(t, store, "a", "a/b", "a.x")
+	if err := fstest.TestFS(of(store, &open), "a", "a.x"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPartIsReadFromItsOffset(t *testing.T) {
+	f, open := storetest.NewFaulty(memory(t)), 0
+	put(t, f, "x")
+	file, err := of(f, &open).Open("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeker := file.(io.ReadSeeker)
+	if _, err := seeker.Seek(-1, io.SeekEnd); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.Calls(muxcore.OpGet); n != 0 {
+		t.Errorf("%d bodies were opened before the first Read", n)
+	}
+	if got, err := io.ReadAll(seeker); err != nil || string(got) != "x" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	put(t, f, "y")
+	if _, err := f.Put(t.Context(), "x", strings.NewReader("other body x"), 12, muxcore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = seeker.Seek(0, io.SeekStart)
+	if got, err := io.ReadAll(seeker); err == nil {
+		t.Errorf("read %q of another version", got)
+	}
+	if err := file.Close(); err != nil || open != 0 {
+		t.Errorf("Close = %v, %d open", err, open)
+	}
+	if _, err := seeker.Read(make([]byte, 1)); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Read after Close = %v", err)
+	}
+}
+
+func TestAnOutageIsNoAbsenceAndNoPathError(t *testing.T) {
+	f, open := storetest.NewFaulty(memory(t)), 0
+	f.Break(&muxcore.Error{Code: muxcore.CodeUnavailable})
+	for _, name := range []string{".", "x", "dir/x"} {
+		_, err := of(f, &open).Open(name)
+		if _, path := errors.AsType[*fs.PathError](err); !errors.Is(err, errOut) || errors.Is(err, fs.ErrNotExist) || path {
+			t.Errorf("Open(%q) = %v", name, err)
+		}
+	}
+	if open != 0 {
+		t.Errorf("%d open", open)
+	}
+}
+
+func TestCloseEndsARead(t *testing.T) {
+	f, open := storetest.NewFaulty(memory(t)), 0
+	f.SetWaits(muxcore.WaitsWithContext)
+	put(t, f, "x")
+	f.From(muxcore.OpGet, 1, storetest.StallBody(3))
+	file, err := of(f, &open).Open("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := io.ReadAll(file)
+		done <- err
+	}()
+	if err := f.AwaitStalled(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	if err := <-done; err == nil {
+		t.Error("the read ended well")
+	}
+}
