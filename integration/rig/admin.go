@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -114,4 +115,14 @@ func (c *Caddy) Eventually(within time.Duration, what string, check func() error
 		}
 		<-time.After(20 * time.Millisecond)
 	}
+}
+
+// Descriptors returns how many files and connections the process has open, or -1 where the system does not tell.
+func (c *Caddy) Descriptors() int {
+	c.tb.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.cmd.Process.Pid))
+	if err != nil {
+		return -1
+	}
+	return len(entries)
 }

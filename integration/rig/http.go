@@ -189,3 +189,6 @@ func Same(got, want []byte) error {
 	}
 	return fmt.Errorf("%d bytes, want %d; the first difference is at %d", len(got), len(want), at)
 }
+
+// CloseIdle closes the connections that are kept for the next request.
+func (c *Caddy) CloseIdle() { c.client.CloseIdleConnections() }
