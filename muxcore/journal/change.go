@@ -9,6 +9,9 @@ import (
 // asked. [Scope.Settle], [Scope.Withdraw] or [Scope.Leave] must follow, with seq. On an error nothing is remembered, and
 // nothing may be committed.
 func (s *Scope) Begin(key string, w Write, asks, skips []string) (seq uint64, err error) {
+	if _, marked := s.Lookup(key); !marked && len(skips) == 0 {
+		return 0, nil
+	}
 	err = s.change(key, func(m Mark, had bool) (Mark, bool) {
 		if !w.Deleted {
 			skips = slices.DeleteFunc(slices.Clone(skips), s.covered)
@@ -41,6 +44,9 @@ func (s *Scope) undo(key string, seq uint64) {
 // Settle says how a write ended: done have it, missed do not; backends in neither are left as they were. seq is that of
 // Begin, or 0 if there was none. An error says that missed could not be remembered.
 func (s *Scope) Settle(key string, seq uint64, w Write, done, missed []string) error {
+	if _, marked := s.Lookup(key); !marked && len(missed) == 0 {
+		return nil
+	}
 	err := s.change(key, func(m Mark, had bool) (Mark, bool) {
 		planned := slices.ContainsFunc(m.Open, func(i Intent) bool { return i.Seq == seq && len(without(missed, i.Skips)) == 0 })
 		switch own := slices.ContainsFunc(m.Open, func(i Intent) bool { return i.Seq == seq }); {

@@ -71,6 +71,9 @@ func (m *Mark) empty() bool { return len(m.Lacks) == 0 && len(m.Open) == 0 }
 
 // size is what the mark costs, roughly.
 func (m *Mark) size(key string) int64 {
+	if m.Seq == 0 {
+		return 0
+	}
 	n := len(key) + len(m.ETag)
 	for i := range m.Open {
 		n += len(m.Open[i].ETag)
