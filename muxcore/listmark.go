@@ -20,7 +20,7 @@ func (l *lister) pick(ctx context.Context, cursors []*cursor, key string) *curso
 			continue
 		case c.ok && c.entry.Key == key:
 			return c
-		case l.single && !(marked && mark.Known):
+		case l.single && (!marked || !mark.Known):
 			return nil // its word is final
 		}
 		fresh = true

@@ -110,23 +110,22 @@ func (c Class) leavesOpen() bool { return c.Counts() || c == ClassAbort }
 
 // close has the journal know how the write ended. An error means that what was missed could not be remembered.
 func (n *memo) close() error {
-	if n == nil || n.refused != nil {
+	if n == nil {
 		return nil
 	}
 	j := n.m.journal
 	switch {
+	case n.refused != nil: // nobody was given the end of the body
 	case len(n.done) > 0 && n.seq == 0 && len(n.missed) == 0:
 	case len(n.done) > 0:
 		if err := j.Settle(n.key, n.seq, n.write, n.done, n.missed); err != nil {
 			return n.fault(err)
 		}
+	case n.unsure && n.seq == 0:
+		skips := slices.DeleteFunc(n.missed, func(name string) bool { return slices.Contains(n.asks, name) })
+		_ = j.LeaveOpen(n.key, n.write, n.asks, skips) // the write has failed in any case
 	case n.unsure:
-		if n.seq == 0 {
-			n.seq, _ = j.Begin(n.key, n.write, n.asks, n.missed) // the write has failed in any case
-		}
-		if n.seq != 0 {
-			j.Leave(n.key, n.seq)
-		}
+		j.Leave(n.key, n.seq)
 	case n.seq != 0:
 		j.Withdraw(n.key, n.seq)
 	}
@@ -181,7 +180,7 @@ func (m *Mux) preferred(o *operation, b *backend) []*backend {
 	var before []*backend
 	switch {
 	case m.set.Mode == Failover:
-		all := append(first, last...)
+		all := slices.Concat(first, last)
 		before = all[:max(0, slices.Index(all, b))]
 	case m.set.Mode == StickyByKey && m.set.Rendezvous:
 		own := b.score(o.call.key)

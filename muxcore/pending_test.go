@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -188,7 +189,7 @@ func TestAMissThatCannotBeRememberedFailsTheWrite(t *testing.T) {
 					body := long(size)
 					_, err := m.Put(t.Context(), "new", strings.NewReader(body), int64(size), muxcore.PutOptions{})
 					mayFall := mode != muxcore.Mirror && mode != muxcore.Shield && mode != muxcore.Failover
-					if code := muxcore.CodeOf(err); code != muxcore.CodeWriteFanoutPartial && !(mayFall && err == nil) {
+					if code := muxcore.CodeOf(err); code != muxcore.CodeWriteFanoutPartial && (!mayFall || err != nil) {
 						t.Errorf("Put %d = %v, want it refused", i, err)
 					}
 				}
@@ -446,4 +447,39 @@ func breakThings(t *testing.T, mode muxcore.Mode, seed uint64) {
 	if err := errors.Join(m.Close(), j.Close()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A write that fails everywhere may have been done in part all the same: what one backend has of it, all get in the end.
+func TestAFailedWriteLeavesBackendsAlike(t *testing.T) {
+	for _, size := range []int{10, 100_000} {
+		synctest.Test(t, func(t *testing.T) {
+			backends, hooks := crowd(t, 1, 1)
+			backends[0].Store = late{hooks[0]}
+			m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror, Timeout: time.Second, Journal: newJournal(t).Scope("")}, backends...)
+			hooks[1].set(hangs)
+			if _, err := m.Put(t.Context(), "k", strings.NewReader(long(size)), int64(size), muxcore.PutOptions{}); err == nil {
+				t.Fatal("Put succeeds although nobody has said so")
+			}
+			if _, err := m.Stat(t.Context(), "absent", muxcore.Conditions{}); err == nil {
+				t.Error("an absent key is there")
+			}
+			hooks[1].set(nil)
+			time.Sleep(3 * time.Minute)
+			wantAlike(t, hooks, "k", long(size))
+			if fmt.Sprint(pendingOf(m)) != "[0 0]" {
+				t.Errorf("pending %v", pendingOf(m))
+			}
+		})
+	}
+}
+
+// late is a store that commits its first puts and says that it has failed.
+type late struct{ *hooked }
+
+func (s late) Put(ctx context.Context, key string, body io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
+	r, err := s.hooked.Put(ctx, key, body, size, opts)
+	if err == nil && s.calls.Load() < 2 {
+		err = errUnavailable
+	}
+	return r, err
 }

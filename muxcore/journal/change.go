@@ -12,15 +12,26 @@ func (s *Scope) Begin(key string, w Write, asks, skips []string) (seq uint64, er
 	if _, marked := s.Lookup(key); !marked && len(skips) == 0 {
 		return 0, nil
 	}
+	return s.begin(key, Intent{Deleted: w.Deleted, ETag: w.ETag, Asks: asks, Skips: skips, running: true})
+}
+
+// LeaveOpen remembers a write without Begin of which nobody knows how it ended on those that were asked.
+func (s *Scope) LeaveOpen(key string, w Write, asks, skips []string) error {
+	_, err := s.begin(key, Intent{Deleted: w.Deleted, ETag: w.ETag, Asks: asks, Skips: skips})
+	return err
+}
+
+func (s *Scope) begin(key string, i Intent) (seq uint64, err error) {
 	err = s.change(key, func(m Mark, had bool) (Mark, bool) {
-		if !w.Deleted {
-			skips = slices.DeleteFunc(slices.Clone(skips), s.covered)
+		if !i.Deleted {
+			i.Skips = slices.DeleteFunc(slices.Clone(i.Skips), s.covered)
 		}
-		if !had && len(skips) == 0 {
+		if !had && len(i.Skips) == 0 && i.running {
 			return m, false
 		}
 		seq = s.j.seq
-		return m.begun(Intent{Seq: seq, Deleted: w.Deleted, ETag: w.ETag, Asks: asks, Skips: skips, running: true}), true
+		i.Seq = seq
+		return m.begun(i), true
 	})
 	if err != nil {
 		s.undo(key, seq)
@@ -166,10 +177,9 @@ func (s *Scope) set(key string, m Mark) {
 	was, had := s.marks[key]
 	s.count(key, &was, -1)
 	s.count(key, &m, 1)
-	switch {
-	case m.Seq == 0:
+	if m.Seq == 0 {
 		delete(s.marks, key)
-	default:
+	} else {
 		s.marks[key] = m
 	}
 	if _, has := s.marks[key]; has != had {

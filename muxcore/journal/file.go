@@ -88,7 +88,7 @@ func (f *file) read() (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	info, err := in.Stat() // before it is read: what comes later is a change
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (f *file) syncDir() error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	return ignoreNoDirSync(f.fsync(dir))
 }
 

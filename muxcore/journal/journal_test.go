@@ -141,6 +141,15 @@ func TestWhatWasLeftOpenIsInDoubtAfterTheNextWrite(t *testing.T) {
 	want(t, s, "k", Mark{Known: true, ETag: `"one"`, Lacks: []string{"b", "c"}})
 }
 
+func TestAWriteThatFailedEverywhereIsLeftOpen(t *testing.T) {
+	j, s := open(t, newDir(t), Settings{})
+	must(t, s.LeaveOpen("k", gone, []string{"a", "b"}, nil))
+	_, s = reopened(t, j)
+	if mark, _ := s.Lookup("k"); len(mark.Left()) != 1 || mark.LackedBy("a") || s.Count("a") != 1 {
+		t.Errorf("mark = %+v, a is owed %d", mark, s.Count("a"))
+	}
+}
+
 func TestAWriteThatNobodyTookLeavesWhatWas(t *testing.T) {
 	j, s := open(t, newDir(t), Settings{})
 	must(t, s.Settle("k", 0, gone, []string{"a"}, []string{"b"}))

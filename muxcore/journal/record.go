@@ -86,7 +86,8 @@ func parse(src io.Reader) (*content, error) {
 	bad := false // since the last good line
 	for {
 		line, whole, err := readLine(in)
-		if err != nil && !errors.Is(err, io.EOF) {
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended {
 			return nil, err
 		}
 		if len(line) > 0 || whole {
@@ -99,7 +100,7 @@ func parse(src io.Reader) (*content, error) {
 				bad = false
 			}
 		}
-		if err != nil {
+		if ended {
 			c.torn = bad
 			return c, nil
 		}
