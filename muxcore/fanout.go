@@ -26,7 +26,7 @@ func (m *Mux) putAll(ctx context.Context, o *operation, load *payload) (PutResul
 	n := m.memo(o)
 	unlock := m.stream(ctx, o, shares, load, n)
 	defer unlock()
-	if n != nil && n.refused != nil {
+	if n.over() {
 		return PutResult{}, n.refused
 	}
 	forgot := n.close()

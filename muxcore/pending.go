@@ -108,6 +108,9 @@ func (n *memo) missing(away []*backend) {
 // leavesOpen tells whether a write that ended so may have been committed all the same.
 func (c Class) leavesOpen() bool { return c.Counts() || c == ClassAbort }
 
+// over tells whether the write was refused.
+func (n *memo) over() bool { return n != nil && n.refused != nil }
+
 // close has the journal know how the write ended. An error means that what was missed could not be remembered.
 func (n *memo) close() error {
 	if n == nil {
@@ -115,7 +118,7 @@ func (n *memo) close() error {
 	}
 	j := n.m.journal
 	switch {
-	case n.refused != nil: // nobody was given the end of the body
+	case n.over(): // nobody was given the end of the body
 	case len(n.done) > 0 && n.seq == 0 && len(n.missed) == 0:
 	case len(n.done) > 0:
 		if err := j.Settle(n.key, n.seq, n.write, n.done, n.missed); err != nil {
