@@ -3,7 +3,6 @@ package caddybreaker
 import (
 	"encoding/json"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -236,14 +235,10 @@ func judgedByHeader(req *http.Request, res *http.Response) bool {
 }
 
 func isStream(h http.Header) bool {
-	kind := h.Get("Content-Type")
-	if kind == "" || (kind[0]|0x20 != 't' && kind[0]|0x20 != 'a') {
-		return false
-	}
-	if media, _, err := mime.ParseMediaType(kind); err == nil {
-		return media == "text/event-stream" || strings.HasPrefix(media, "application/grpc")
-	}
-	return false
+	const events, grpc = "text/event-stream", "application/grpc"
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";") // parsed whole, it would cost more than all else here
+	kind = strings.TrimSpace(kind)
+	return strings.EqualFold(kind, events) || len(kind) >= len(grpc) && strings.EqualFold(kind[:len(grpc)], grpc)
 }
 
 // parentProxy returns the reverse proxy that ctx is loading a module for.
