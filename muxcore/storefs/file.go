@@ -195,8 +195,11 @@ type entry struct {
 	name  string
 }
 
+// Name implements fs.DirEntry.
 func (e *entry) Name() string { return e.name }
-func (e *entry) IsDir() bool  { return e.found.IsPrefix }
+
+// IsDir implements fs.DirEntry.
+func (e *entry) IsDir() bool { return e.found.IsPrefix }
 
 // Type implements fs.DirEntry.
 func (e *entry) Type() fs.FileMode { return info{dir: e.found.IsPrefix}.Mode().Type() }
@@ -213,6 +216,6 @@ func (e *entry) Info() (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	return f.Stat()
 }

@@ -150,11 +150,22 @@ type info struct {
 	dir  bool
 }
 
-func (i info) Name() string       { return i.name }
-func (i info) Size() int64        { return i.size }
+// Name implements fs.FileInfo.
+func (i info) Name() string { return i.name }
+
+// Size implements fs.FileInfo.
+func (i info) Size() int64 { return i.size }
+
+// ModTime implements fs.FileInfo.
 func (i info) ModTime() time.Time { return i.time }
-func (i info) IsDir() bool        { return i.dir }
-func (i info) Sys() any           { return nil }
+
+// IsDir implements fs.FileInfo.
+func (i info) IsDir() bool { return i.dir }
+
+// Sys implements fs.FileInfo.
+func (i info) Sys() any { return nil }
+
+// Mode implements fs.FileInfo: nothing can be written.
 func (i info) Mode() fs.FileMode {
 	if i.dir {
 		return fs.ModeDir | 0o555
