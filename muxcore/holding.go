@@ -116,11 +116,19 @@ func (d *Digests) contradict(other *Digests) bool {
 	return false
 }
 
-// newer tells whether a is the better candidate for the truth than b: last modified later, or at the same time and with
-// an identity of ours.
+// doubtful tells whether the backend has missed more than is remembered.
+func (h *holding) doubtful() bool {
+	return h.seat.m.pending() && h.seat.m.journal.Doubtful(h.seat.b.Name)
+}
+
+// newer tells whether a is the better candidate for the truth than b: last modified later, or at the same time and of a
+// backend that is not in doubt, or with an identity of ours.
 func newer(a, b *holding) bool {
-	if !a.info.ModTime.Equal(b.info.ModTime) {
+	switch doubt := a.doubtful(); {
+	case !a.info.ModTime.Equal(b.info.ModTime):
 		return a.info.ModTime.After(b.info.ModTime)
+	case doubt != b.doubtful():
+		return !doubt
 	}
 	return a.info.ETagStored && !b.info.ETagStored
 }

@@ -483,3 +483,37 @@ func (s late) Put(ctx context.Context, key string, body io.Reader, size int64, o
 	}
 	return r, err
 }
+
+// A backend that missed more than is remembered is asked last, until a repair of the whole has brought it what it lacks.
+func TestARepairEndsTheDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, hooks := crowd(t, 1, 1)
+		j := journal.New(filepath.Join(t.TempDir(), "journal"), journal.Settings{MaxMarks: 3})
+		t.Cleanup(func() { _ = j.Close() })
+		m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror, Journal: j.Scope("")}, backends...)
+		hooks[0].set(fails)
+		for i := range 6 {
+			put(t, m, fmt.Sprint("k", i), "newest")
+		}
+		put(t, m, "k", "newest")
+		hooks[0].set(nil)
+		time.Sleep(time.Minute)
+		if s := m.Stats().Backends[0]; !s.FullRepairNeeded {
+			t.Errorf("b0 is not in doubt: %+v", s)
+		}
+		for range 5 {
+			wantBody(t, m, "k", "newest", "b1")
+		}
+		put(t, m, "back", "x") // the trial
+		for step, err := range m.Repair(t.Context(), muxcore.RepairOptions{}) {
+			if err != nil {
+				t.Errorf("%+v: %v", step, err)
+			}
+		}
+		if s := m.Stats().Backends[0]; s.FullRepairNeeded || s.PendingRepairs > 0 {
+			t.Errorf("b0 is still in doubt: %+v", s)
+		}
+		wantAlike(t, hooks, "k", "newest")
+		wantAlike(t, hooks, "k5", "newest")
+	})
+}

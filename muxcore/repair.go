@@ -83,6 +83,9 @@ func (m *Mux) Repair(ctx context.Context, opts RepairOptions) iter.Seq2[RepairSt
 			yield(RepairStep{}, err)
 			return
 		}
+		if opts.Prefix == "" && !opts.DryRun {
+			c.top.eachMux((*Mux).comparing)
+		}
 		r.run(ctx, yield)
 	}
 }
@@ -158,12 +161,16 @@ func (r *repairer) run(ctx context.Context, yield func(RepairStep, error) bool) 
 		work.Wait()
 		close(r.results)
 	}()
-	stopped := false
+	stopped, failed := false, false
 	for res := range r.results { // to its end, so that nobody waits for us
+		failed = failed || res.err != nil
 		if !stopped && ctx.Err() == nil && !yield(res.step, res.err) {
 			stopped = true
 			cancel()
 		}
+	}
+	if !stopped && !failed && ctx.Err() == nil && r.opts.Prefix == "" && !r.opts.DryRun {
+		r.c.top.eachMux((*Mux).compared)
 	}
 	if !stopped && ctx.Err() != nil {
 		yield(RepairStep{}, context.Cause(ctx))
