@@ -21,7 +21,8 @@
 // What has come apart is brought back together by single backends, each in its seat in the tree (seat.go), not by the mux
 // as a whole. [Mux.Verify] walks the lists of all side by side (comparison.go), one row a key, and judges each (holding.go,
 // judge.go); [Mux.Repair] mends what differs (repair.go, mend.go) by copies between two backends (copy.go) that commit in
-// the key's turn (keylock.go), as all that changes a key does.
+// the key's turn (keylock.go), as all that changes a key does. Read repair (readrepair.go) does the same for what a read
+// found missing.
 //
 // What a backend missed is remembered in a journal (package journal): every write has it know before and after its commits
 // (pending.go), reads and lists ask those last who lack a key (pending.go, listmark.go), and once a backend is back it gets

@@ -37,6 +37,7 @@ type holding struct {
 	info    Info
 	sum     []byte // SHA-256 of the bytes, if they were read
 	corrupt bool   // the bytes do not match what is recorded of them
+	stale   bool   // the journal knows of something newer
 }
 
 // good tells whether the holding could be a source.
@@ -44,7 +45,7 @@ func (h *holding) good() bool { return h.known && h.held && !h.corrupt }
 
 // look asks the backend anew; deep reads the bytes as well. An error leaves the holding unknown.
 func (h *holding) look(ctx context.Context, key string, deep bool) (err error) {
-	*h = holding{seat: h.seat}
+	*h = holding{seat: h.seat, stale: h.seat.m.outdated(key, h.seat.b)}
 	if deep {
 		h.info, h.sum, err = h.seat.checksum(ctx, key)
 	} else {
@@ -121,10 +122,12 @@ func (h *holding) doubtful() bool {
 	return h.seat.m.pending() && h.seat.m.journal.Doubtful(h.seat.b.Name)
 }
 
-// newer tells whether a is the better candidate for the truth than b: last modified later, or at the same time and of a
-// backend that is not in doubt, or with an identity of ours.
+// newer tells whether a is the better candidate for the truth than b: not known to be out of date, last modified later, or
+// at the same time and of a backend that is not in doubt, or with an identity of ours.
 func newer(a, b *holding) bool {
 	switch doubt := a.doubtful(); {
+	case a.stale != b.stale:
+		return b.stale
 	case !a.info.ModTime.Equal(b.info.ModTime):
 		return a.info.ModTime.After(b.info.ModTime)
 	case doubt != b.doubtful():

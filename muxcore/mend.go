@@ -113,7 +113,7 @@ func (d *mending) copy(ctx context.Context, from, to *holding, state CopyState) 
 		if d.r.c.deleted(d.row.key) {
 			return errChanged
 		}
-		return errors.Join(unchanged(ctx, d.row.key, from.seat, copied), unchanged(ctx, d.row.key, to.seat, to.version()))
+		return errors.Join(unchanged(ctx, d.row.key, from.seat, copied, true), unchanged(ctx, d.row.key, to.seat, to.version(), true))
 	}
 	rules := copyRules{source: &from.info, target: to.guard(), force: true, still: still}
 	rules.stored = func() { to.seat.m.madeGood(d.row.key, to.seat.b) }
@@ -184,10 +184,10 @@ func (d *mending) mayDelete(ctx context.Context, h *holding) error {
 	var errs []error
 	for i := range d.row.at {
 		if other := &d.row.at[i]; !d.deleted && d.r.c.truth.decider().has(other.seat) {
-			errs = append(errs, unchanged(ctx, d.row.key, other.seat, nil))
+			errs = append(errs, unchanged(ctx, d.row.key, other.seat, nil, true))
 		}
 	}
-	return errors.Join(append(errs, unchanged(ctx, d.row.key, h.seat, h.version()))...)
+	return errors.Join(append(errs, unchanged(ctx, d.row.key, h.seat, h.version(), true))...)
 }
 
 // tell has observers know.
@@ -219,9 +219,9 @@ func (h *holding) guard() Conditions {
 	return Conditions{}
 }
 
-// unchanged is errChanged if a backend does not hold the version given any more; nil is none.
-func unchanged(ctx context.Context, key string, s *seat, was *Info) error {
-	is, err := s.stat(ctx, key, true)
+// unchanged is errChanged if a backend does not hold the version given any more; nil is none. force asks it in a cooldown.
+func unchanged(ctx context.Context, key string, s *seat, was *Info, force bool) error {
+	is, err := s.stat(ctx, key, force)
 	switch {
 	case isMiss(err) && was == nil:
 		return nil

@@ -67,6 +67,11 @@ type Settings struct {
 	// WriteQuorum of mirror. Default: 1.
 	WriteQuorum Quorum
 
+	// ReadRepair copies what a later backend answered to those asked before it that do not have it, in the background and
+	// at a bounded rate; never to a read-only backend, and never over an existing object. Only where a miss is not final:
+	// in mirror, and with OnMissNext. Default: false.
+	ReadRepair bool
+
 	// LastResort tries the backend that is due back first when all are down. Default: false.
 	LastResort bool
 
@@ -133,6 +138,9 @@ type Mux struct {
 	commits *keyLocks      // of all that changes a key
 	journal *journal.Scope // nil: off
 	replays replays
+
+	readRepair *readRepair // nil: none
+
 	leaving sync.WaitGroup // removed backends that are still in use
 
 	mu       sync.Mutex // guards backends and the making of views
@@ -155,6 +163,9 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 	m := &Mux{set: set, mode: rules[set.Mode], journal: set.Journal, commits: new(keyLocks)}
 	if m.journal != nil { // muxes that follow each other overlap, and must not commit across each other
 		m.commits = m.journal.Shared(func() any { return new(keyLocks) }).(*keyLocks)
+	}
+	if set.ReadRepair {
+		m.readRepair = newReadRepair(m)
 	}
 	for _, cfg := range backends {
 		b := newBackend(cfg, set.Timeout, set.Now())
@@ -374,6 +385,9 @@ func (m *Mux) Close() error {
 	backends := m.backends
 	m.mu.Unlock()
 	var errs []error
+	if m.readRepair != nil {
+		m.readRepair.stop()
+	}
 	m.stopReplay()
 	m.leaving.Wait()
 	for _, b := range backends {

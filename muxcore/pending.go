@@ -278,6 +278,15 @@ func (m *Mux) tombstoned(key string) bool {
 	return ok && mark.Known && mark.Deleted
 }
 
+// outdated tells whether the journal knows that b lacks the newest state of the key.
+func (m *Mux) outdated(key string, b *backend) bool {
+	if !m.pending() {
+		return false
+	}
+	mark, ok := m.journal.Lookup(key)
+	return ok && mark.Known && mark.LackedBy(b.Name)
+}
+
 // madeGood has the journal forget what the backend missed of the key. It is called in the key's turn.
 func (m *Mux) madeGood(key string, b *backend) {
 	if !m.pending() {

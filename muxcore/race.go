@@ -169,6 +169,7 @@ func (m *Mux) raceStat(ctx context.Context, o *operation, race func(context.Cont
 		return Info{}, m.final(ctx, o, r.b, r.class)
 	}
 	info := o.answer.info
+	m.found(o, r.b)
 	m.drop(r)
 	info.Via = Via{Backend: r.b.dotted(info.Via.Backend), Attempts: o.attempts}
 	return info, nil

@@ -26,7 +26,8 @@ type operation struct {
 	unsure   int  // answered for those inside that do not have the key; others inside could not be asked
 	other    int  // have another object than the one to go on with
 	from     *backend
-	lastErr  error // of the last backend that did not answer
+	lacking  []*backend // of those missed, who may get a copy (read repair)
+	lastErr  error      // of the last backend that did not answer
 	lastFrom string
 	class    Class // of lastErr
 	deadline time.Time
@@ -110,6 +111,7 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 
 // opened is the object that the operation's answer from b holds, its body made to survive b.
 func (m *Mux) opened(ctx context.Context, o *operation, b *backend, cancel context.CancelFunc) *Object {
+	m.found(o, b)
 	obj := o.answer.obj
 	obj.Via = Via{Backend: b.dotted(obj.Via.Backend), Attempts: o.attempts}
 	body := m.newBody(ctx, o.call.key, newSource(b, o.answer.stream, cancel), obj, o.answer.head)
@@ -142,6 +144,7 @@ func (m *Mux) Stat(ctx context.Context, key string, cond Conditions) (Info, erro
 		class := m.try(ctx, o, b, p)
 		m.release(b)
 		if class == ClassOK {
+			m.found(o, b)
 			info := o.answer.info
 			info.Via = Via{Backend: b.dotted(info.Via.Backend), Attempts: o.attempts}
 			return info, nil
@@ -222,9 +225,11 @@ func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
 		switch {
 		case o.exists || slices.Contains(o.stale, b):
 			o.unsure++
+			o.lacks(m, b)
 			return true
 		case m.missGoesOn():
 			o.missed++
+			o.lacks(m, b)
 			return true
 		}
 	}
@@ -251,6 +256,9 @@ func (m *Mux) missGoesOn() bool { return m.set.OnMissNext || m.mode.race }
 func (m *Mux) final(ctx context.Context, o *operation, b *backend, class Class) error {
 	if class == ClassAbort {
 		return m.aborted(ctx, &o.call, o.attempts)
+	}
+	if InfoOf(o.answer.err) != nil { // it has the object, and what was asked of it does not hold
+		m.found(o, b)
 	}
 	return m.annotate(o.answer.err, &o.call, b, o.attempts)
 }

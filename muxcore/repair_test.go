@@ -654,3 +654,66 @@ func TestRepairIsTold(t *testing.T) {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
+
+// A repair does not bring back what the journal holds as deleted, nor does a copy win that it knows to be out of date,
+// whatever its time says.
+func TestRepairGoesByTheJournal(t *testing.T) {
+	for _, deep := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			stores := three(t)[:2]
+			m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror, Journal: newJournal(t).Scope("")}, named(stores...)...)
+			later := muxcore.PutOptions{ETag: `"old"`, ModTime: time.Now().Add(time.Hour)}
+			for _, s := range stores {
+				for _, key := range []string{"gone", "k"} {
+					if _, err := s.Put(t.Context(), key, strings.NewReader("old"), 3, later); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			stores[1].Break(errBroken)
+			put(t, m, "k", "newer")
+			if _, err := m.Delete(t.Context(), "gone", muxcore.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]int{0, 2}, pendingOf(m)); diff != "" {
+				t.Fatalf("pending (-want +got):\n%s", diff)
+			}
+			stores[1].Mend() // and nobody has noticed
+			wantRepaired(t, m, muxcore.RepairOptions{Deep: deep}, "copy k b a size", "delete gone b  extra")
+			if diff := cmp.Diff([]int{0, 0}, pendingOf(m)); diff != "" {
+				t.Errorf("pending after the repair (-want +got):\n%s", diff)
+			}
+			for _, s := range stores {
+				if diff := cmp.Diff(map[string]string{"k": "newer"}, holds(t, s)); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// A read does not bring back what the journal holds as deleted.
+func TestReadRepairBringsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := three(t)
+		set := muxcore.Settings{Mode: muxcore.Failover, OnMissNext: true, ReadRepair: true, LastResort: true, Journal: newJournal(t).Scope("")}
+		m := newMux(t, set, named(stores...)...)
+		version(t, stores[2], "k", 1)
+		stores[2].Break(errBroken)
+		put(t, m, "k", "newer") // at a
+		if _, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		stores[2].Mend()
+		if _, err := m.Stat(t.Context(), "k", muxcore.Conditions{}); !errors.Is(err, muxcore.ErrKeyNotFound) {
+			t.Errorf("Stat = %v", err)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		for i, s := range stores {
+			if got := holds(t, s); len(got) > 0 {
+				t.Errorf("backend %d holds %q", i, got)
+			}
+		}
+	})
+}
