@@ -25,6 +25,7 @@ const adminPath = "/storage_mux"
 //	PATCH  /storage_mux/<tree>/backends/<name>          {"weight": n}
 //	POST   /storage_mux/<tree>/backends/<name>/drain    take it out of service; ?timeout=30s
 //	DELETE /storage_mux/<tree>/backends/<name>/drain    put it back
+//	POST   /storage_mux/<tree>/repair                   bring its backends back together; ?delete=1&force=1&truth=a&deep=1&dry_run=1&prefix=dir/
 //	POST   /storage_mux/<tree>/purge                    {"keys": […]}: at the networks in front of its backends
 //
 // Changes last until the tree's config changes.
@@ -54,6 +55,9 @@ type treeStats struct {
 
 func (a *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	name, rest, _ := strings.Cut(strings.Trim(strings.TrimPrefix(r.URL.Path, adminPath), "/"), "/")
+	if rest == "repair" {
+		return a.repair(w, r, name)
+	}
 	if rest == "purge" {
 		return a.purge(w, r, name)
 	}

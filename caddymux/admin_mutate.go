@@ -144,7 +144,7 @@ func makeBackend(raw json.RawMessage, t *tree, mux string) (muxcore.Backend, err
 	if one.nested == nil {
 		return one.core(nil), nil
 	}
-	nested, err := one.nested.build(t.observe, t.spool.core)
+	nested, err := one.nested.build(t)
 	if err != nil {
 		return muxcore.Backend{}, errors.Join(err, alone.closeStores())
 	}

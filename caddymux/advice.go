@@ -22,6 +22,7 @@ func (b *branch) advice(writable bool) []string {
 	idle(b.set.Rendezvous && mode != muxcore.StickyByKey, "hash rendezvous", "sticky_by_key")
 	idle(b.set.WriteQuorum != 0 && b.set.WriteQuorum != 1 && mode != muxcore.Mirror, "write_quorum", "mirror")
 	idle((b.set.Hedge.Auto || b.set.Hedge.After > 0) && mode == muxcore.Mirror, "hedge", "the modes that do not ask all backends at once")
+	idle(b.set.ReadRepair && !b.byDoors && !b.set.OnMissNext && mode != muxcore.Mirror, "read_repair", "mirror and with on_miss next")
 	if mode == muxcore.Shield && b.members[0].ReadOnly && writable {
 		all = append(all, b.name+": the origin of the shield is read_only, so every write will be refused")
 	}

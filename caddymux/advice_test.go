@@ -20,6 +20,9 @@ func TestConfigThatIsHardlyMeantIsALoadWarning(t *testing.T) {
 		"storage_mux mirror memory: memory: {\n write_quorum all\n}":                                                     "",
 		"storage_mux mirror memory: memory: {\n hedge auto\n name t\n}":                                                  "t: hedge has no effect in mode mirror",
 		"storage_mux shield {\n writable\n name t\n backend a memory {\n read_only\n }\n backend b memory\n}":            "t: the origin of the shield is read_only",
+		"storage_mux memory: memory: {\n read_repair on\n name t\n}":                                                     "t: read_repair has no effect in mode failover",
+		"storage_mux memory: memory: {\n read_repair on\n on_miss next\n}":                                               "",
+		"storage_mux mirror memory: memory: {\n read_repair on\n}":                                                       "",
 		"storage_mux shield {\n backend a memory {\n read_only\n }\n backend b memory\n}":                                "",
 	} {
 		h := provisioned(t, directive)

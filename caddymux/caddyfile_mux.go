@@ -75,6 +75,7 @@ func (p *muxParser) add(d *caddyfile.Dispenser, b *Backend, own any) error {
 //	partial_writes accept|fail
 //	write_quorum <n>|majority|all
 //	journal <dir>|off
+//	read_repair on|off
 //	last_resort
 //	hash modulo|rendezvous
 //	hedge <dur>|auto|off [<max-%>]
@@ -94,6 +95,7 @@ func (p *muxParser) options() []Option {
 		{Word: "partial_writes", Parse: enumOption(&m.PartialWrites, "accept", "fail")},
 		{Word: "write_quorum", Parse: p.quorum},
 		{Word: "journal", Parse: TextOption(&m.Journal)},
+		{Word: "read_repair", Parse: enumOption(&m.ReadRepair, "on", "off")},
 		{Word: "last_resort", Parse: FlagOption(&m.LastResort)},
 		{Word: "hash", Parse: enumOption(&m.Hash, "modulo", "rendezvous")},
 		{Word: "hedge", Parse: p.hedge},

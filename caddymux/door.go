@@ -13,6 +13,14 @@ type door struct {
 	key  treeKey
 	view *observer // nil where there is no config, as in `caddy storage`
 	left bool
+
+	writable bool // counts among the tree's doors
+}
+
+// admitWrites has the tree know that there is a writable door, as long as this one is there.
+func (d *door) admitWrites() {
+	d.writable = true
+	d.tree.doors.Add(1)
 }
 
 // enter finds the named tree use, or makes the one that is written inline.
@@ -71,6 +79,9 @@ func (d *door) leave() error {
 		return nil
 	}
 	d.left = true // the tree stays known: a late request finds its successor by it
+	if d.writable {
+		d.tree.doors.Add(-1)
+	}
 	if d.view != nil {
 		d.tree.unwatch(d.view)
 	}

@@ -110,6 +110,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
+	if h.Writable {
+		h.admitWrites()
+	}
 	h.hidden, err = newHideList(h.Hide, root.fileRoots())
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package caddymux
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ var buckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
 
 var (
 	ops      = []muxcore.Op{muxcore.OpGet, muxcore.OpStat, muxcore.OpPut, muxcore.OpDelete, muxcore.OpList}
+	causes   = []muxcore.RepairCause{muxcore.CauseRepair, muxcore.CauseRead, muxcore.CauseMissed}
 	outcomes = []muxcore.Class{muxcore.ClassOK, muxcore.ClassTransient, muxcore.ClassTimeout, muxcore.ClassSemantic, muxcore.ClassAbort}
 )
 
@@ -35,6 +37,7 @@ var (
 	partialsDesc  = desc("fanout_partials_total", "Writes that missed a backend.", "tree")
 	resumesDesc   = desc("resumes_total", "Bodies that went on from another backend in the middle.", "tree")
 	pendingDesc   = desc("pending_repairs", "Keys of which the backend lacks the newest state.", "tree", "backend")
+	repairsDesc   = desc("repairs_total", "Copies that the backend got, or lost, to be as it should: by a repair, after a read, or because it had missed a write.", "tree", "backend", "cause")
 	hedgesDesc    = desc("hedges_total", "Second reads made because the backend took its time.", "tree", "backend")
 	hedgeWinsDesc = desc("hedge_wins_total", "Second reads that the backend answered first.", "tree", "backend")
 )
@@ -53,16 +56,29 @@ type callCounters struct {
 	backend string              // dotted
 	calls   [8][8]atomic.Uint64 // by op and class
 	seconds [8]histogram        // by op
+	repairs [3]atomic.Uint64    // by cause, in the order of causes
 }
 
-// attempt counts a call to a backend.
-func (c *counters) attempt(e *muxcore.Event) {
+// of finds the counters of the backend that an event is about.
+func (c *counters) of(e *muxcore.Event) *callCounters {
 	id := backendID{e.Tree, e.Name}
 	found, ok := c.backends.Load(id)
 	if !ok {
 		found, _ = c.backends.LoadOrStore(id, newCallCounters(id))
 	}
-	b := found.(*callCounters)
+	return found.(*callCounters)
+}
+
+// repaired counts a copy that was set right.
+func (c *counters) repaired(e *muxcore.Event) {
+	if i := slices.Index(causes, e.Cause); i >= 0 {
+		c.of(e).repairs[i].Add(1)
+	}
+}
+
+// attempt counts a call to a backend.
+func (c *counters) attempt(e *muxcore.Event) {
+	b := c.of(e)
 	op, class := int(e.Op)&7, e.Class
 	if class == muxcore.ClassDenied {
 		class = muxcore.ClassSemantic // as Class.Outcome has it
@@ -112,7 +128,7 @@ type collector struct{ app *App }
 
 // Describe implements prometheus.Collector.
 func (*collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, durationDesc, upDesc, inFlightDesc, failoversDesc, partialsDesc, resumesDesc, pendingDesc, hedgesDesc, hedgeWinsDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, durationDesc, upDesc, inFlightDesc, failoversDesc, partialsDesc, resumesDesc, pendingDesc, repairsDesc, hedgesDesc, hedgeWinsDesc} {
 		out <- d
 	}
 }
@@ -138,6 +154,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (b *callCounters) collect(out chan<- prometheus.Metric) {
+	for i, cause := range causes {
+		if n := b.repairs[i].Load(); n > 0 {
+			out <- prometheus.MustNewConstMetric(repairsDesc, prometheus.CounterValue, float64(n), b.tree, b.backend, string(cause))
+		}
+	}
 	for _, op := range ops {
 		total, sum, cumulative := b.seconds[op].read()
 		if total == 0 {

@@ -28,6 +28,8 @@ type tree struct {
 
 	spool *spool
 
+	doors atomic.Int64 // writable ones
+
 	opened  sync.Once
 	openErr error
 	users   atomic.Int64 // configs together are one, each request is one; closed at 0
@@ -61,7 +63,7 @@ func newTree(root *branch) (*tree, error) {
 // open makes the mux, and with it starts its health checks. That is not done while a config is provisioned, as that
 // happens for `caddy validate` as well.
 func (t *tree) open() error {
-	t.opened.Do(func() { t.store, t.openErr = t.root.build(t.observe, t.spool.core) })
+	t.opened.Do(func() { t.store, t.openErr = t.root.build(t) })
 	return t.openErr
 }
 
@@ -185,9 +187,13 @@ func (t *tree) listener() *observer {
 
 // observe counts an attempt, and hands other events to the newest config.
 func (t *tree) observe(e muxcore.Event) {
-	if e.Kind == muxcore.EventAttempt {
+	switch e.Kind {
+	case muxcore.EventAttempt:
 		t.counters.attempt(&e)
 		return
+	case muxcore.EventRepaired:
+		t.counters.repaired(&e)
+	default:
 	}
 	if o := t.listener(); o != nil {
 		o.observe(&e)
@@ -236,10 +242,13 @@ func (one *member) core(nested muxcore.Store) muxcore.Backend {
 	}
 }
 
-// build makes the mux.
-func (b *branch) build(observe func(muxcore.Event), spool *muxcore.Spool) (*muxcore.Mux, error) {
+// build makes the mux, as a part of t.
+func (b *branch) build(t *tree) (*muxcore.Mux, error) {
 	set := b.set
-	set.Observe, set.Spool = observe, spool
+	set.Observe, set.Spool = t.observe, t.spool.core
+	if b.byDoors {
+		set.ReadRepairIf = func() bool { return t.doors.Load() > 0 }
+	}
 	if b.journal != "" {
 		set.Journal = journalOf(b.journal).Scope(b.scope)
 	}
@@ -247,7 +256,7 @@ func (b *branch) build(observe func(muxcore.Event), spool *muxcore.Spool) (*muxc
 	for i := range b.members {
 		var nested muxcore.Store
 		if inner := b.members[i].nested; inner != nil {
-			mux, err := inner.build(observe, spool)
+			mux, err := inner.build(t)
 			if err != nil {
 				return nil, err
 			}

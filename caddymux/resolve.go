@@ -23,6 +23,7 @@ type branch struct {
 	set      muxcore.Settings
 	members  []member
 	journal  string          // directory; "" none
+	byDoors  bool            // read repair only while a writable handler serves the tree
 	scope    string          // of the journal: the dotted name in the tree
 	resolved json.RawMessage // the config without placeholders, in a form that is equal for equal configs
 }
@@ -68,7 +69,7 @@ func resolveMux(ctx caddy.Context, repl *caddy.Replacer, m Mux, depth int) (*bra
 	if err != nil {
 		return nil, err
 	}
-	b := &branch{set: set, journal: m.Journal}
+	b := &branch{set: set, journal: m.Journal, byDoors: m.ReadRepair == ""}
 	var shared []*Backend
 	var canonical []json.RawMessage
 	taken := make(map[string]bool)
@@ -180,7 +181,7 @@ func (m *Mux) settings(repl *caddy.Replacer) (muxcore.Settings, error) {
 	for _, word := range []struct {
 		option string
 		value  *string
-	}{{"mode", &m.Mode}, {"on_miss", &m.OnMiss}, {"partial_writes", &m.PartialWrites}, {"write_quorum", &quorum}, {"hash", &m.Hash}, {"hedge", &m.Hedge}} {
+	}{{"mode", &m.Mode}, {"on_miss", &m.OnMiss}, {"partial_writes", &m.PartialWrites}, {"write_quorum", &quorum}, {"hash", &m.Hash}, {"hedge", &m.Hedge}, {"read_repair", &m.ReadRepair}} {
 		var err error
 		if *word.value, err = replaceString(repl, word.option, *word.value, false); err != nil {
 			return muxcore.Settings{}, err
@@ -219,12 +220,13 @@ func (m *Mux) checkOptions(set *muxcore.Settings) (err error) {
 	}
 	for _, problem := range []error{
 		checkWord("on_miss", m.OnMiss, "stop", "next"), checkWord("partial_writes", m.PartialWrites, "accept", "fail"),
-		checkWord("hash", m.Hash, "modulo", "rendezvous"),
+		checkWord("hash", m.Hash, "modulo", "rendezvous"), checkWord("read_repair", m.ReadRepair, "on", "off"),
 	} {
 		if problem != nil {
 			return problem
 		}
 	}
+	set.ReadRepair = m.ReadRepair == "on" || m.ReadRepair == "" && (set.Mode == muxcore.Mirror || set.Mode == muxcore.Shield)
 	if m.Retry < 0 {
 		return fmt.Errorf("retry: must be >= 0, got %d", m.Retry)
 	}

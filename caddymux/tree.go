@@ -65,6 +65,13 @@ type Mux struct {
 	// How many backends must hold a mirror write before it is a success: a number, `majority` or `all`. Default: 1.
 	WriteQuorum caddyhttp.WeakString `json:"write_quorum,omitempty"`
 
+	// Whether what a later backend answered is copied to those that were asked before and do not have it: `on` or `off`. It is
+	// done in the background and at a bounded rate, never to a read-only backend and never over an object that is there. It works
+	// where a miss is not final: in `mirror`, and with `on_miss next`, where in `failover` it makes the first backends a
+	// read-through copy. Journals are per node, so that a delete on one node may be undone by a read on another: leave it off on
+	// a fleet. Default: `on` in `mirror` and `shield` while a handler that is `writable` serves the tree, else `off`.
+	ReadRepair string `json:"read_repair,omitempty"`
+
 	// With every backend down, try the one that is due back first instead of failing at once. Default: false.
 	LastResort bool `json:"last_resort,omitempty"`
 

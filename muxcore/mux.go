@@ -72,6 +72,9 @@ type Settings struct {
 	// in mirror, and with OnMissNext. Default: false.
 	ReadRepair bool
 
+	// ReadRepairIf, if set, is asked before a key is taken up for ReadRepair. Default: always.
+	ReadRepairIf func() bool
+
 	// LastResort tries the backend that is due back first when all are down. Default: false.
 	LastResort bool
 

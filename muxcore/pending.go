@@ -296,28 +296,3 @@ func (m *Mux) madeGood(key string, b *backend) {
 		_ = m.journal.Repaired(key, mark.Seq, b.Name) // if that cannot be written down, it is repaired once more
 	}
 }
-
-// comparing has the journal know that all backends are about to be compared in full: what they miss from now on counts.
-func (m *Mux) comparing() {
-	if m.pending() {
-		m.journal.Compare(namesOf(m.snapshot.Load().all))
-	}
-}
-
-// compared has the journal know that all backends agree by now, but for what it has remembered since.
-func (m *Mux) compared() {
-	if m.pending() {
-		_ = m.journal.Compared(namesOf(m.snapshot.Load().all)...) // if that cannot be written down, they are compared once more
-	}
-}
-
-// eachMux calls f for every mux of the limb.
-func (l *limb) eachMux(f func(*Mux)) {
-	if l.seat != nil {
-		return
-	}
-	f(l.m)
-	for _, part := range l.parts {
-		part.eachMux(f)
-	}
-}

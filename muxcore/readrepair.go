@@ -58,6 +58,9 @@ func (m *Mux) found(o *operation, from *backend) {
 	if len(o.lacking) == 0 || slices.Contains(o.stale, from) || m.mode.origin && slices.Contains(o.lacking, o.view.all[0]) {
 		return
 	}
+	if m.set.ReadRepairIf != nil && !m.set.ReadRepairIf() {
+		return
+	}
 	var to []*backend
 	for _, b := range o.lacking {
 		if b.writable() && (&seat{m: m, b: b}).wants(o.call.key) && CheckKeyOf(b.Store, o.call.key) == nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -83,9 +85,6 @@ func (m *Mux) Repair(ctx context.Context, opts RepairOptions) iter.Seq2[RepairSt
 			yield(RepairStep{}, err)
 			return
 		}
-		if opts.Prefix == "" && !opts.DryRun {
-			c.top.eachMux((*Mux).comparing)
-		}
 		r.run(ctx, yield)
 	}
 }
@@ -144,6 +143,10 @@ const maxDeleted = 10
 func (r *repairer) run(ctx context.Context, yield func(RepairStep, error) bool) {
 	own, cancel := context.WithCancel(ctx)
 	defer cancel()
+	full := r.opts.Prefix == "" && !r.opts.DryRun
+	if full {
+		r.c.top.compare()
+	}
 	rows := make(chan *row)
 	var work sync.WaitGroup
 	work.Go(func() {
@@ -161,20 +164,76 @@ func (r *repairer) run(ctx context.Context, yield func(RepairStep, error) bool) 
 		work.Wait()
 		close(r.results)
 	}()
-	stopped, failed := false, false
+	stopped := false
+	var failed []string
 	for res := range r.results { // to its end, so that nobody waits for us
-		failed = failed || res.err != nil
+		if res.err != nil {
+			failed = append(failed, res.blames())
+		}
 		if !stopped && ctx.Err() == nil && !yield(res.step, res.err) {
 			stopped = true
 			cancel()
 		}
 	}
-	if !stopped && !failed && ctx.Err() == nil && r.opts.Prefix == "" && !r.opts.DryRun {
-		r.c.top.eachMux((*Mux).compared)
-	}
-	if !stopped && ctx.Err() != nil {
+	switch {
+	case stopped:
+	case ctx.Err() != nil:
 		yield(RepairStep{}, context.Cause(ctx))
+	case full:
+		if err := r.c.top.compared(failed); err != nil {
+			yield(RepairStep{}, fmt.Errorf("writing down what was compared: %w", err))
+		}
 	}
+}
+
+// blames names the backend that was not brought in line; "" may be any.
+func (r *stepResult) blames() string {
+	if r.step.Backend != "" {
+		return r.step.Backend
+	}
+	if e, ok := errors.AsType[*Error](r.err); ok {
+		return e.Backend
+	}
+	return ""
+}
+
+// compare has the journals of a tree know that all of it is going to be compared.
+func (l *limb) compare() {
+	if l.seat != nil {
+		return
+	}
+	for _, part := range l.parts {
+		part.compare()
+	}
+	if l.m.journal != nil {
+		l.m.journal.Compare(l.members(nil))
+	}
+}
+
+// compared has them know which backends were found to agree, or made to: those in which nothing failed.
+func (l *limb) compared(failed []string) error {
+	if l.seat != nil {
+		return nil
+	}
+	var errs []error
+	for _, part := range l.parts {
+		errs = append(errs, part.compared(failed))
+	}
+	if l.m.journal != nil && l.m.journal.Pending() {
+		errs = append(errs, l.m.journal.Compared(l.members(failed)...))
+	}
+	return errors.Join(errs...)
+}
+
+// members are the names of the backends of a mux, without those in which something failed.
+func (l *limb) members(failed []string) []string {
+	var names []string
+	for _, part := range l.parts {
+		if !slices.ContainsFunc(failed, func(name string) bool { return name == "" || part.find(name) != nil }) {
+			names = append(names, part.name[strings.LastIndexByte(part.name, '.')+1:])
+		}
+	}
+	return names
 }
 
 // feed compares, and hands on what needs work.

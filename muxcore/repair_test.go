@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/journal"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
@@ -715,5 +717,38 @@ func TestReadRepairBringsNothingBack(t *testing.T) {
 				t.Errorf("backend %d holds %q", i, got)
 			}
 		}
+	})
+}
+
+// A backend of which the journal could not remember all that it misses is well again once it was compared in full.
+func TestRepairEndsADoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := three(t)[:2]
+		j := journal.New(filepath.Join(t.TempDir(), "journal"), journal.Settings{MaxMarks: 3})
+		t.Cleanup(func() { _ = j.Close() })
+		m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror, Journal: j.Scope("")}, named(stores...)...)
+		doubtful := func() bool { return m.Stats().Backends[1].FullRepairNeeded }
+		stores[1].Break(errBroken)
+		for i := range 10 {
+			put(t, m, fmt.Sprint("k", i), "body")
+		}
+		if !doubtful() {
+			t.Fatal("the journal is not full")
+		}
+		stores[1].Mend()
+		stores[1].OnKey(muxcore.OpPut, "k3", storetest.FailCode(muxcore.CodeTooLarge))
+		if _, errs := repair(t, m, muxcore.RepairOptions{}); len(errs) != 1 || !doubtful() {
+			t.Errorf("Repair = %v, doubtful: %t, want one failure, and that b stays in doubt", errs, doubtful())
+		}
+		stores[1].Mend()
+		for _, opts := range []muxcore.RepairOptions{{DryRun: true}, {Prefix: "k"}} {
+			if _, errs := repair(t, m, opts); errs != nil || !doubtful() {
+				t.Errorf("Repair(%+v) = %v, and ends the doubt", opts, errs)
+			}
+		}
+		if _, errs := repair(t, m, muxcore.RepairOptions{}); errs != nil || doubtful() {
+			t.Errorf("Repair = %v, doubtful: %t", errs, doubtful())
+		}
+		wantVerified(t, m, muxcore.VerifyOptions{})
 	})
 }
