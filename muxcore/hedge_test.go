@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,15 +128,21 @@ func TestAHedgeThatFailsIsReplacedAtOnce(t *testing.T) {
 // One of three is slow on a tenth of its reads. Its own p95 lies in its slow answers: it was never hedged.
 func TestAutoHedgeSeesThroughABackendThatIsOftenSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // a hedge draws beside the read that it hedges
 		random := rand.New(rand.NewPCG(5, 6))
+		draw := func(n int) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return random.IntN(n)
+		}
 		backends, hooks := crowd(t, 1, 1, 1)
 		m := newMux(t, muxcore.Settings{Mode: muxcore.RoundRobin, Hedge: muxcore.Hedge{Auto: true}}, backends...)
 		for i := range hooks {
 			hooks[i].set(func(ctx context.Context, op muxcore.Op) error {
-				if i == 0 && random.IntN(10) == 0 {
+				if i == 0 && draw(10) == 0 {
 					return slow(200*time.Millisecond)(ctx, op)
 				}
-				return slow(4*time.Millisecond+time.Duration(random.IntN(2000))*time.Microsecond)(ctx, op)
+				return slow(4*time.Millisecond+time.Duration(draw(2000))*time.Microsecond)(ctx, op)
 			})
 		}
 		late, hedges := 0, uint64(0)

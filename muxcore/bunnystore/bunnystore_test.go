@@ -51,7 +51,7 @@ func suite(t *testing.T, skip map[string]string, make func(testing.TB, bunnystor
 	t.Parallel()
 	z := bunnyfake.New(t)
 	var n atomic.Int64
-	storetest.Run(t, storetest.Harness{TimeResolution: time.Millisecond, Skip: skip, New: func(tb testing.TB) muxcore.Store {
+	storetest.Run(t, storetest.Harness{TimeResolution: time.Millisecond, Timeout: 3 * time.Minute, Skip: skip, New: func(tb testing.TB) muxcore.Store {
 		name := fmt.Sprintf("zone-%d", n.Add(1))
 		z.AddZone(name)
 		return make(tb, settings(z, name))

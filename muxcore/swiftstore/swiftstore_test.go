@@ -39,7 +39,7 @@ func suite(t *testing.T, skip map[string]string, make func(testing.TB, swiftstor
 	t.Parallel()
 	c := swiftfake.New(t)
 	var n atomic.Int64
-	storetest.Run(t, storetest.Harness{TimeResolution: time.Second, Skip: skip, New: func(tb testing.TB) muxcore.Store {
+	storetest.Run(t, storetest.Harness{TimeResolution: time.Second, Timeout: 3 * time.Minute, Skip: skip, New: func(tb testing.TB) muxcore.Store {
 		name := fmt.Sprintf("container %d", n.Add(1))
 		c.AddContainer(name)
 		return make(tb, settings(c, name))
