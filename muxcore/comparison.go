@@ -170,7 +170,7 @@ func (col *column) open(ctx context.Context, prefix string) error {
 	if col.asked {
 		return nil
 	}
-	p, err := col.seat.admit(OpList, prefix, true)
+	p, err := col.seat.admit(ctx, OpList, prefix, true)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ type copying struct {
 
 // open opens the object at the source.
 func (c *copying) open(ctx context.Context) error {
-	p, err := c.from.admit(OpGet, c.key, c.rules.force)
+	p, err := c.from.admit(ctx, OpGet, c.key, c.rules.force)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *copying) open(ctx context.Context) error {
 
 // put stores the object at the target.
 func (c *copying) put(ctx context.Context) (PutResult, error) {
-	p, err := c.to.admit(OpPut, c.key, c.rules.force)
+	p, err := c.to.admit(ctx, OpPut, c.key, c.rules.force)
 	if err != nil {
 		return PutResult{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 )
 
 // seat is a backend in its mux, and that mux's own seat in the mux above. What works on single backends instead of
@@ -124,12 +125,21 @@ func (s *seat) leave() {
 	}
 }
 
-// admit takes a permit for one call; [seat.release] must follow, unless it gives an error.
-func (s *seat) admit(op Op, key string, force bool) (permit, error) {
+const (
+	trialPause = 20 * time.Millisecond
+	trialWaits = 100
+)
+
+// admit takes a permit for one call; [seat.release] must follow, unless it gives an error. With force it does not wait for
+// the end of a cooldown, but for that of somebody else's trial, as long as that is soon.
+func (s *seat) admit(ctx context.Context, op Op, key string, force bool) (permit, error) {
 	if !s.enter() {
 		return permit{}, s.fault(op, key, &Error{Code: CodeBackendDraining})
 	}
 	p, ok := s.m.admit(s.b, op, force)
+	for n := 0; !ok && force && n < trialWaits && s.b.health(op).view().trial && pauseFor(ctx, trialPause); n++ {
+		p, ok = s.m.admit(s.b, op, force)
+	}
 	if !ok {
 		s.leave()
 		return permit{}, s.fault(op, key, s.m.whyNot(s.b, op))
@@ -173,7 +183,7 @@ func (s *seat) fault(op Op, key string, err error) error {
 
 // call makes the operation's call there.
 func (s *seat) call(ctx context.Context, o *operation, force bool) error {
-	p, err := s.admit(o.call.op, o.call.key, force)
+	p, err := s.admit(ctx, o.call.op, o.call.key, force)
 	if err != nil {
 		return err
 	}
