@@ -88,7 +88,7 @@ func TestTheAdminAPIRepairsATree(t *testing.T) {
 		t.Errorf("a second repair: %+v", lines)
 	}
 	_, lines = askRepair(t, http.MethodPost, "t/repair?truth=b")
-	if len(lines) != 2 || lines[0].RepairStep.Backend != "a" || lines[0].Key != "extra" {
+	if len(lines) != 2 || lines[0].Backend != "a" || lines[0].Key != "extra" {
 		t.Errorf("a repair by the word of b: %+v", lines)
 	}
 }
