@@ -192,7 +192,7 @@ func (s *Store) verify(ctx context.Context, sent *muxcore.Info) error {
 func (s *Store) unverified(key, why string) error {
 	return &muxcore.Error{
 		Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key,
-		Err: fmt.Errorf("Bunny said that the object was stored, and %s: is %s the endpoint of the main region of zone %q?", why, s.base.Host, s.set.Zone), //nolint:staticcheck // a name
+		Err: fmt.Errorf("it was said to be stored, and %s: is %s the endpoint of the main region of zone %q?", why, s.base.Host, s.set.Zone),
 	}
 }
 
