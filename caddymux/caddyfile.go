@@ -36,7 +36,7 @@ func parseDirective(helper httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, e
 	}
 	if h.Use != "" && !hasPlaceholder(h.Use) {
 		if err := checkDeclared(h.Use, helper.Option(appID)); err != nil {
-			return nil, at(helper.Dispenser, err)
+			return nil, at(&h.usePlace, err)
 		}
 	}
 	h.hideCaddyfiles(helper.Caddyfiles())
@@ -79,7 +79,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			" for a folder write \"storage_mux * %[1]s\" or \"storage_mux failover %[1]s\"", h.readAsMatcher)
 	}
 	if h.Use != "" {
-		return at(&start, checkAlone(h.Name, &h.Mux))
+		return at(&h.usePlace, checkAlone(h.Name, &h.Mux))
 	}
 	return at(&start, p.check())
 }
@@ -87,7 +87,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // options are the handler's own. A newcomer is one row here, one field in Handler.
 func (h *Handler) options() []Option {
 	return []Option{
-		{Word: "use", Parse: TextOption(&h.Use)},
+		{Word: "use", Parse: h.parseUse},
 		{Word: "name", Parse: h.parseName},
 		{Word: "prefix", Parse: h.parsePrefix},
 		{Word: "index", Parse: h.parseIndex},
@@ -98,6 +98,12 @@ func (h *Handler) options() []Option {
 		{Word: "hide", Repeats: true, Parse: listOption(&h.Hide)},
 		{Word: "status", Parse: h.parseStatus},
 	}
+}
+
+func (h *Handler) parseUse(d *caddyfile.Dispenser) error {
+	err := TextOption(&h.Use)(d)
+	h.usePlace = *d
+	return err
 }
 
 func (h *Handler) parseName(d *caddyfile.Dispenser) error {

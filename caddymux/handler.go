@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -80,6 +81,9 @@ type Handler struct {
 
 	// readAsMatcher is the argument of the directive that Caddy took as a path matcher.
 	readAsMatcher string
+
+	// usePlace is where in the Caddyfile the option use stands, for errors.
+	usePlace caddyfile.Dispenser
 }
 
 // CaddyModule returns the Caddy module information.
