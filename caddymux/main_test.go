@@ -144,6 +144,7 @@ func (c *client) tryLoad(site string) error {
 	if err != nil {
 		return err
 	}
+	defer c.http.CloseIdleConnections() // the old server closes them at its leisure
 	return caddy.Load(config, true)
 }
 
