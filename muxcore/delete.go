@@ -3,6 +3,7 @@ package muxcore
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Delete implements [Store]. It goes to every writable backend, in every mode. The origin of a shield decides it, and with
@@ -103,6 +104,12 @@ func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (De
 	via := Via{Attempts: o.attempts}
 	held := decided != nil && o.answer.err == nil
 	o.memo.deleted(o, shares, decided, held || len(t.done) > 0)
+	if o.memo.gone() { // what was still somewhere was no object any more
+		held = held && !o.memo.stale(decided)
+		had := len(t.done)
+		t.done = slices.DeleteFunc(t.done, func(s *share) bool { return o.memo.stale(s.b) })
+		t.absent += had - len(t.done)
+	}
 	switch {
 	case held:
 		via.Backend = decided.dotted(o.answer.info.Via.Backend)
@@ -118,7 +125,7 @@ func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (De
 		via.Backend = t.done[0].b.dotted(t.done[0].answer.info.Via.Backend)
 	case t.no != nil:
 		return DeleteResult{}, m.annotate(t.no.answer.err, &o.call, t.no.b, o.attempts)
-	case t.absent > 0 && len(t.missed)+len(o.view.away) == 0:
+	case o.memo.gone(), t.absent > 0 && len(t.missed)+len(o.view.away) == 0:
 		return DeleteResult{}, &Error{Code: CodeKeyNotFound, Op: OpDelete, Key: o.call.key, Attempts: o.attempts}
 	case t.absent == 0:
 		o.lastErr = errors.Join(t.causes...)

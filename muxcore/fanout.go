@@ -30,7 +30,7 @@ func (m *Mux) putAll(ctx context.Context, o *operation, load *payload) (PutResul
 		return PutResult{}, n.refused
 	}
 	forgot := n.close()
-	r, err := m.putResult(ctx, o, shares, load)
+	r, err := m.putResult(ctx, o, shares, load, n)
 	if err == nil {
 		err = forgot
 	}
@@ -102,7 +102,7 @@ func (m *Mux) stream(ctx context.Context, o *operation, shares []share, load *pa
 }
 
 // putResult is what the shares of a Put add up to.
-func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load *payload) (PutResult, error) {
+func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load *payload, n *memo) (PutResult, error) {
 	t := m.tally(shares)
 	o.attempts += t.calls
 	if err := load.body.Err(); err != nil && ctx.Err() == nil {
@@ -125,7 +125,7 @@ func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load 
 	if err := m.settlePartial(o, &t); err != nil {
 		return PutResult{}, err
 	}
-	return t.put(o), nil
+	return t.put(o, n), nil
 }
 
 // undecided is the error of a Put whose decider did not commit.
@@ -138,12 +138,12 @@ func (m *Mux) undecided(ctx context.Context, o *operation, s *share) error {
 }
 
 // put is the result of a Put that is done.
-func (t *tally) put(o *operation) PutResult {
+func (t *tally) put(o *operation, n *memo) PutResult {
 	first := t.done[0]
 	r := PutResult{Info: first.answer.info, Missed: t.missed}
 	r.Via = Via{Backend: first.b.dotted(r.Via.Backend), Attempts: o.attempts}
 	for _, s := range t.done {
-		r.Existed = r.Existed || s.answer.existed
+		r.Existed = r.Existed || s.answer.existed && !n.stale(s.b)
 		if r.ETag != o.call.put.ETag && s.answer.info.ETag == o.call.put.ETag {
 			r.ETag, r.ETagStored = s.answer.info.ETag, true
 		}

@@ -16,11 +16,12 @@ type memo struct {
 	write   journal.Write
 	seq     uint64 // of what was begun; 0: nothing was
 	asks    []string
-	done    []string // have the newest state by now
-	missed  []string // should have it
-	took    bool     // a delete has found something
-	unsure  bool     // somebody may have committed, and nobody is known to have
-	refused error    // why nothing may be committed
+	done    []string     // have the newest state by now
+	missed  []string     // should have it
+	took    bool         // a delete has found something
+	was     journal.Mark // of the key, before this write; the zero one if there was none
+	unsure  bool         // somebody may have committed, and nobody is known to have
+	refused error        // why nothing may be committed
 }
 
 // memo of a write of the operation's key. Locks live on one backend only, and are nobody else's to have.
@@ -41,8 +42,13 @@ func (n *memo) begin(asks, skips []string) error {
 	if n == nil {
 		return nil
 	}
+	first := n.asks == nil
 	n.asks = asks
-	if _, marked := n.m.journal.Lookup(n.key); !marked && len(skips) == 0 {
+	mark, marked := n.m.journal.Lookup(n.key)
+	if first {
+		n.was = mark
+	}
+	if !marked && len(skips) == 0 {
 		return nil
 	}
 	before := n.seq
@@ -104,6 +110,15 @@ func (n *memo) missing(away []*backend) {
 		n.missed = append(n.missed, namesOf(away)...)
 	}
 }
+
+// gone tells whether the newest state before this write was, for all that is known, that the key was deleted: what a
+// backend still had then was there by mistake.
+func (n *memo) gone() bool {
+	return n != nil && n.was.Known && n.was.Deleted && len(n.was.Open) == 0
+}
+
+// stale tells whether what b held before this write was no object any more, as the key was deleted, which b has missed.
+func (n *memo) stale(b *backend) bool { return n.gone() && slices.Contains(n.was.Lacks, b.Name) }
 
 // leavesOpen tells whether a write that ended so may have been committed all the same.
 func (c Class) leavesOpen() bool { return c.Counts() || c == ClassAbort }

@@ -189,7 +189,7 @@ func (m *Mux) putDone(o *operation, b *backend, t *tally, n *memo, missed []stri
 	}
 	info := o.answer.info
 	info.Via = Via{Backend: b.dotted(info.Via.Backend), Attempts: o.attempts}
-	return PutResult{Info: info, Existed: o.answer.existed, Missed: t.missed}, nil
+	return PutResult{Info: info, Existed: o.answer.existed && !n.stale(b), Missed: t.missed}, nil
 }
 
 // bodyError is the error of a write whose body failed: the uploader's, whatever the reader said.
