@@ -63,7 +63,7 @@ func (s *Store) purge(ctx context.Context, key string) error {
 	u := *s.api
 	u.Path, u.RawPath = s.api.Path+"/purge", s.api.RawPath+"/purge"
 	u.RawQuery = url.Values{"url": {at}, "async": {"false"}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), http.NoBody)
+	req, err := http.NewRequestWithContext(wire.Settled(ctx), http.MethodPost, u.String(), http.NoBody)
 	if err != nil {
 		return &muxcore.Error{Code: muxcore.CodeUnsupported, Key: key, Err: errors.New("api_endpoint: no request can be made of it")}
 	}

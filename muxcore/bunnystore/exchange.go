@@ -44,9 +44,7 @@ func (s *Store) send(ctx context.Context, q *question) (*http.Response, error) {
 	u.Path, u.RawPath = s.base.Path+path, s.base.RawPath+wire.EscapePath(path)
 	header := http.Header{"Accesskey": {s.set.AccessKey}, "User-Agent": {wire.UserAgent}, "Accept-Encoding": {"identity"}}
 	maps.Copy(header, q.header)
-	req := (&http.Request{
-		Method: q.method, URL: &u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
+	req := wire.Request(ctx, q.method, &u, u.Host, header)
 	if q.body != nil {
 		return q.body.Send(ctx, q.key, s.home, req)
 	}

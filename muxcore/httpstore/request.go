@@ -11,14 +11,7 @@ import (
 
 // request makes a request without a body to the origin. header may be shared: nobody changes it.
 func (s *Store) request(ctx context.Context, method string, u *url.URL, header http.Header) *http.Request {
-	r := http.Request{
-		Method: method, URL: u, Host: s.host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	if r.Host == "" {
-		r.Host = u.Host
-	}
-	return r.WithContext(ctx)
+	return wire.Request(ctx, method, u, s.host, header)
 }
 
 // exchange sends a request to the origin, once.

@@ -81,9 +81,7 @@ func (s *Store) exchange(ctx context.Context, q *question, a *access) (*http.Res
 	header["X-Auth-Token"] = []string{a.token}
 	header["User-Agent"] = []string{wire.UserAgent}
 	header["Accept-Encoding"] = []string{"identity"}
-	req := (&http.Request{
-		Method: q.method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
+	req := wire.Request(ctx, q.method, u, u.Host, header)
 	if q.body != nil {
 		return q.body.Send(ctx, q.key, s.home, req)
 	}

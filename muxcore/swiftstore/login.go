@@ -111,7 +111,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if g.tries--; g.tries < 0 {
 		return nil, errEnough
 	}
-	resp, err := g.home.RoundTrip(req)
+	resp, err := g.home.RoundTrip(req.WithContext(wire.Settled(req.Context())))
 	if err != nil {
 		g.status, g.err = 0, err
 		return nil, err

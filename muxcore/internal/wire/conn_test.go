@@ -35,7 +35,7 @@ func (c *brokenConn) Close() error { return nil }
 func TestAFailureToWriteIsHeldBackForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, giveUp := range map[string]time.Duration{"and then told": time.Hour, "until the connection is given up": hearing / 2} {
-			c := &conn{Conn: &brokenConn{room: 3}, closed: make(chan struct{})}
+			c := newConn(&brokenConn{room: 3})
 			timer := time.AfterFunc(giveUp, func() { c.Close() })
 			begun := time.Now()
 			n, err := c.ReadFrom(iotest.OneByteReader(strings.NewReader("abcdef")))
@@ -53,7 +53,7 @@ func TestAFailureToWriteIsHeldBackForTheAnswer(t *testing.T) {
 
 func TestReadFromSendsAllAndSaysWhatFailed(t *testing.T) {
 	errRead := errors.New("uploader gone")
-	c := &conn{Conn: &brokenConn{room: 1 << 20}, closed: make(chan struct{})}
+	c := newConn(&brokenConn{room: 1 << 20})
 	if n, err := c.ReadFrom(strings.NewReader(strings.Repeat("x", 200_000))); n != 200_000 || err != nil {
 		t.Errorf("ReadFrom = %d, %v, want 200000, nil", n, err)
 	}
