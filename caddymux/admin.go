@@ -27,6 +27,7 @@ const adminPath = "/storage_mux"
 //	DELETE /storage_mux/<tree>/backends/<name>/drain    put it back
 //	POST   /storage_mux/<tree>/repair                   bring its backends back together; ?delete=1&force=1&truth=a&deep=1&dry_run=1&prefix=dir/
 //	POST   /storage_mux/<tree>/purge                    {"keys": […]}: at the networks in front of its backends
+//	POST   /storage_mux/<tree>/misses                   what a command's writes have missed (internal)
 //
 // Changes last until the tree's config changes.
 type adminAPI struct{}
@@ -60,6 +61,9 @@ func (a *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if rest == "purge" {
 		return a.purge(w, r, name)
+	}
+	if rest == "misses" {
+		return a.misses(w, r, name)
 	}
 	if rest != "" {
 		return a.mutate(w, r, name, rest)

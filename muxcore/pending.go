@@ -42,17 +42,13 @@ func (n *memo) begin(asks, skips []string) error {
 	if n == nil {
 		return nil
 	}
-	first := n.asks == nil
+	first, before := n.asks == nil, n.seq
 	n.asks = asks
-	mark, marked := n.m.journal.Lookup(n.key)
-	if first {
-		n.was = mark
-	}
-	if !marked && len(skips) == 0 {
-		return nil
-	}
-	before := n.seq
 	n.seq, n.refused = n.m.journal.Begin(n.key, n.write, asks, skips)
+	if first {
+		n.was, _ = n.m.journal.Lookup(n.key)
+		n.was.Open = slices.DeleteFunc(slices.Clone(n.was.Open), func(i journal.Intent) bool { return i.Seq == n.seq })
+	}
 	if before != 0 {
 		n.m.journal.Withdraw(n.key, before)
 	}
@@ -134,7 +130,6 @@ func (n *memo) close() error {
 	j := n.m.journal
 	switch {
 	case n.over(): // nobody was given the end of the body
-	case len(n.done) > 0 && n.seq == 0 && len(n.missed) == 0:
 	case len(n.done) > 0:
 		if err := j.Settle(n.key, n.seq, n.write, n.done, n.missed); err != nil {
 			return n.fault(err)

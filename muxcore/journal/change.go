@@ -9,6 +9,10 @@ import (
 // asked. [Scope.Settle], [Scope.Withdraw] or [Scope.Leave] must follow, with seq. On an error nothing is remembered, and
 // nothing may be committed.
 func (s *Scope) Begin(key string, w Write, asks, skips []string) (seq uint64, err error) {
+	_ = s.j.Load() // so that what another process knows of the key is not overlooked; an error shows once there is a need
+	if to := s.j.handover(); to != nil {
+		return s.hand(to, Handed{Step: StepBegin, Key: key, Write: w, Asks: asks, Skips: skips})
+	}
 	if _, marked := s.Lookup(key); !marked && len(skips) == 0 {
 		return 0, nil
 	}
@@ -17,6 +21,10 @@ func (s *Scope) Begin(key string, w Write, asks, skips []string) (seq uint64, er
 
 // LeaveOpen remembers a write without Begin of which nobody knows how it ended on those that were asked.
 func (s *Scope) LeaveOpen(key string, w Write, asks, skips []string) error {
+	if to := s.j.handover(); to != nil {
+		_, err := s.hand(to, Handed{Step: StepLeaveOpen, Key: key, Write: w, Asks: asks, Skips: skips})
+		return err
+	}
 	_, err := s.begin(key, Intent{Deleted: w.Deleted, ETag: w.ETag, Asks: asks, Skips: skips})
 	return err
 }
@@ -55,6 +63,13 @@ func (s *Scope) undo(key string, seq uint64) {
 // Settle says how a write ended: done have it, missed do not; backends in neither are left as they were. seq is that of
 // Begin, or 0 if there was none. An error says that missed could not be remembered.
 func (s *Scope) Settle(key string, seq uint64, w Write, done, missed []string) error {
+	if to := s.j.handover(); to != nil {
+		_, err := s.hand(to, Handed{Step: StepSettle, Key: key, Seq: seq, Write: w, Done: done, Missed: missed})
+		if len(missed) == 0 {
+			return nil // as below
+		}
+		return err
+	}
 	if _, marked := s.Lookup(key); !marked && len(missed) == 0 {
 		return nil
 	}
@@ -85,6 +100,10 @@ func (s *Scope) Settle(key string, seq uint64, w Write, done, missed []string) e
 // Withdraw says that nobody has committed the write of Begin. What is on disk, if that cannot be changed, is looked after
 // once more and found undone.
 func (s *Scope) Withdraw(key string, seq uint64) {
+	if to := s.j.handover(); to != nil {
+		_, _ = s.hand(to, Handed{Step: StepWithdraw, Key: key, Seq: seq})
+		return
+	}
 	_ = s.change(key, func(m Mark, _ bool) (Mark, bool) {
 		next := m.withdrawn(seq)
 		return next, next.empty()
@@ -93,6 +112,14 @@ func (s *Scope) Withdraw(key string, seq uint64) {
 
 // Leave says that nobody knows how the write of Begin ended.
 func (s *Scope) Leave(key string, seq uint64) {
+	if to := s.j.handover(); to != nil {
+		_, _ = s.hand(to, Handed{Step: StepLeave, Key: key, Seq: seq})
+		return
+	}
+	s.leave(key, seq)
+}
+
+func (s *Scope) leave(key string, seq uint64) {
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
 	if m, ok := s.marks[key]; ok {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Settings of a journal. The zero value works.
@@ -20,7 +21,8 @@ type Settings struct {
 	MaxBytes int64
 }
 
-// ErrLocked is why nothing can be remembered while another process has the journal.
+// ErrLocked is why nothing can be remembered while another process has the journal, unless that one takes it: see
+// [Journal.HandOver].
 var ErrLocked = errors.New("another process has it")
 
 // ErrFull is why a delete cannot be remembered any more.
@@ -33,7 +35,9 @@ type Journal struct {
 	dir string
 	set Settings
 
-	owned atomic.Bool // the lock is held, and what is in memory is what the file says
+	owned   atomic.Bool // the lock is held, and what is in memory is what the file says
+	foreign atomic.Bool // another process has it, as far as is known
+	to      atomic.Pointer[Handover]
 
 	io   sync.Mutex // guards the file; taken before mu
 	file file
@@ -42,8 +46,9 @@ type Journal struct {
 	scopes   map[string]*Scope
 	seq      uint64
 	bytes    int64
-	doubtful bool   // the file was damaged: every backend of a scope that is not known yet is in doubt
-	batch    *batch // what is to be written next
+	doubtful bool                   // the file was damaged: every backend of a scope that is not known yet is in doubt
+	batch    *batch                 // what is to be written next
+	handed   map[uint64]*time.Timer // writes of other processes that are under way, by the number of their intent
 }
 
 // batch is what one fsync makes durable.
@@ -64,7 +69,7 @@ func New(dir string, set Settings) *Journal {
 		set.MaxBytes = 64 << 20
 	}
 	return &Journal{
-		dir: filepath.Clean(dir), set: set, batch: new(batch), scopes: make(map[string]*Scope),
+		dir: filepath.Clean(dir), set: set, batch: new(batch), scopes: make(map[string]*Scope), handed: make(map[uint64]*time.Timer),
 		file: file{path: filepath.Join(dir, "journal"), lock: filepath.Join(dir, "lock")},
 	}
 }
@@ -88,6 +93,13 @@ func (j *Journal) load() error {
 	if j.owned.Load() {
 		return nil
 	}
+	err := j.read()
+	j.foreign.Store(errors.Is(err, ErrLocked))
+	return err
+}
+
+// read is load of a journal that is not this process's own yet.
+func (j *Journal) read() error {
 	there, err := j.file.exists()
 	if err != nil || !there {
 		return err
@@ -129,6 +141,7 @@ func (j *Journal) acquire() error {
 	j.io.Lock()
 	defer j.io.Unlock()
 	if err := j.file.create(); err != nil {
+		j.foreign.Store(errors.Is(err, ErrLocked))
 		return j.wrap(err)
 	}
 	return j.wrap(j.load())
@@ -189,6 +202,7 @@ func (j *Journal) Scope(name string) *Scope {
 func (j *Journal) Close() error {
 	j.io.Lock()
 	defer j.io.Unlock()
+	j.forgetHanded()
 	var err error
 	if j.owned.Swap(false) {
 		if b := j.next(); len(b.records) > 0 || j.file.rewrite {

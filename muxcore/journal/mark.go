@@ -4,8 +4,8 @@ import "slices"
 
 // Write is what a write makes of a key.
 type Write struct {
-	Deleted bool
-	ETag    string // of the object that was put, "" unknown
+	Deleted bool   `json:"deleted,omitempty"`
+	ETag    string `json:"etag,omitempty"` // of the object that was put, "" unknown
 }
 
 // Mark is what is known of a key of which not every backend has the newest state. It is a copy; nobody may change what its
