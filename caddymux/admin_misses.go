@@ -65,7 +65,9 @@ func (a *adminAPI) misses(w http.ResponseWriter, r *http.Request, name string) e
 // keepsJournal tells whether what is handed over is of a mux of this tree, with this journal and these backends.
 func (t *tree) keepsJournal(call *missesCall) error {
 	found := false
-	t.root.eachMux(func(b *branch) { found = found || b.scope == call.Scope && b.journal != "" && b.journal == call.Journal })
+	t.root.eachMux(func(b *branch) {
+		found = found || b.scope == call.Scope && b.journal != "" && b.journal == call.Journal
+	})
 	if !found {
 		return fmt.Errorf("journal: tree %q of the running config has none in %q for its mux %q", t.name, call.Journal, call.Scope)
 	}

@@ -76,6 +76,7 @@ func (p *muxParser) add(d *caddyfile.Dispenser, b *Backend, own any) error {
 //	write_quorum <n>|majority|all
 //	journal <dir>|off
 //	read_repair on|off
+//	repair_rate <size>|off
 //	last_resort
 //	hash modulo|rendezvous
 //	hedge <dur>|auto|off [<max-%>]
@@ -96,6 +97,7 @@ func (p *muxParser) options() []Option {
 		{Word: "write_quorum", Parse: p.quorum},
 		{Word: "journal", Parse: TextOption(&m.Journal)},
 		{Word: "read_repair", Parse: enumOption(&m.ReadRepair, "on", "off")},
+		{Word: "repair_rate", Parse: p.repairRate},
 		{Word: "last_resort", Parse: FlagOption(&m.LastResort)},
 		{Word: "hash", Parse: enumOption(&m.Hash, "modulo", "rendezvous")},
 		{Word: "hedge", Parse: p.hedge},
@@ -124,6 +126,18 @@ func (p *muxParser) retry(d *caddyfile.Dispenser) error {
 		return err
 	}
 	return twoDurations(d, option, false, &p.m.RetryDelay, &p.m.RetryMaxDelay)
+}
+
+// repairRate takes a size a second, or off.
+func (p *muxParser) repairRate(d *caddyfile.Dispenser) error {
+	if d.CountRemainingArgs() == 1 && d.NextArg() {
+		if d.Val() == "off" {
+			p.m.RepairRate = -1
+			return nil
+		}
+		d.Prev()
+	}
+	return SizeOption(&p.m.RepairRate)(d)
 }
 
 func (p *muxParser) cooldown(d *caddyfile.Dispenser) error {

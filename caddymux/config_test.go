@@ -35,6 +35,7 @@ func TestBadJSONIsAnErrorThatNamesTheField(t *testing.T) {
 		`{"write_quorum":"most"}`: "write_quorum",
 		`{"write_quorum":0,"backends":[{"name":"m","type":"memory"}]}`:                 "write_quorum",
 		`{"write_quorum":2,"mode":"mirror","backends":[{"name":"m","type":"memory"}]}`: "write_quorum",
+		`{"repair_rate":-2}`: "repair_rate",
 		`{"retry":-1}`:       "retry",
 		`{"timeout":"-1s"}`:  "timeout",
 		`{"deadline":-1}`:    "deadline",

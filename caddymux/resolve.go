@@ -200,6 +200,7 @@ func (m *Mux) settings(repl *caddy.Replacer) (muxcore.Settings, error) {
 		Mode: muxcore.Failover, Timeout: time.Duration(m.Timeout), Deadline: time.Duration(m.Deadline),
 		Retry:    muxcore.Retry{Max: m.Retry, Delay: time.Duration(m.RetryDelay), MaxDelay: time.Duration(m.RetryMaxDelay)},
 		Cooldown: time.Duration(m.Cooldown), MaxCooldown: time.Duration(m.CooldownMax), HealthInterval: time.Duration(m.HealthInterval),
+		RepairRate: m.RepairRate,
 		OnMissNext: m.OnMiss == "next", FailPartialWrites: m.PartialWrites == "fail", LastResort: m.LastResort, Rendezvous: m.Hash == "rendezvous",
 	}
 	return set, m.checkOptions(&set)
@@ -227,6 +228,9 @@ func (m *Mux) checkOptions(set *muxcore.Settings) (err error) {
 		}
 	}
 	set.ReadRepair = m.ReadRepair == "on" || m.ReadRepair == "" && (set.Mode == muxcore.Mirror || set.Mode == muxcore.Shield)
+	if m.RepairRate < -1 {
+		return fmt.Errorf("repair_rate: must be bytes a second, or -1 for no bound, got %d", m.RepairRate)
+	}
 	if m.Retry < 0 {
 		return fmt.Errorf("retry: must be >= 0, got %d", m.Retry)
 	}

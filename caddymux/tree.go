@@ -72,6 +72,10 @@ type Mux struct {
 	// a fleet. Default: `on` in `mirror` and `shield` while a handler that is `writable` serves the tree, else `off`.
 	ReadRepair string `json:"read_repair,omitempty"`
 
+	// How many bytes a second the copies to the backends of this mux may move in all, when they are repaired: on request, for
+	// what they missed, and by `read_repair`. -1: no bound. Default: 67108864 (64 MiB).
+	RepairRate int64 `json:"repair_rate,omitempty"`
+
 	// With every backend down, try the one that is due back first instead of failing at once. Default: false.
 	LastResort bool `json:"last_resort,omitempty"`
 

@@ -143,6 +143,9 @@ func (c *copying) read(p []byte) (int, error) {
 // pour gives the body to the target, and its end only when it is the copy's turn.
 func (c *copying) pour(ctx context.Context, p []byte) (int, error) {
 	n, err := c.body.Read(p)
+	if late := c.to.m.pace.wait(ctx, n); late != nil {
+		return 0, late
+	}
 	if c.body.Complete() {
 		if stop := c.turn(ctx); stop != nil {
 			return 0, stop

@@ -75,6 +75,10 @@ type Settings struct {
 	// ReadRepairIf, if set, is asked before a key is taken up for ReadRepair. Default: always.
 	ReadRepairIf func() bool
 
+	// RepairRate is how many bytes a second the copies to this mux's backends move, all together: those of [Mux.Repair], of
+	// what backends missed, and of ReadRepair. Negative: no bound. Default: 64 MiB.
+	RepairRate int64
+
 	// LastResort tries the backend that is due back first when all are down. Default: false.
 	LastResort bool
 
@@ -143,6 +147,7 @@ type Mux struct {
 	replays replays
 
 	readRepair *readRepair // nil: none
+	pace       pace        // of copies to the backends
 
 	leaving sync.WaitGroup // removed backends that are still in use
 
@@ -163,7 +168,7 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 		return nil, err
 	}
 	set.fillIn()
-	m := &Mux{set: set, mode: rules[set.Mode], journal: set.Journal, commits: new(keyLocks)}
+	m := &Mux{pace: pace{rate: set.RepairRate}, set: set, mode: rules[set.Mode], journal: set.Journal, commits: new(keyLocks)}
 	if m.journal != nil { // muxes that follow each other overlap, and must not commit across each other
 		m.commits = m.journal.Shared(func() any { return new(keyLocks) }).(*keyLocks)
 	}
@@ -192,6 +197,7 @@ func (s *Settings) fillIn() {
 	orDefault(&s.Cooldown, time.Second)
 	orDefault(&s.MaxCooldown, max(time.Minute, s.Cooldown))
 	orDefault(&s.WriteQuorum, 1)
+	orDefault(&s.RepairRate, 64<<20)
 	orDefault(&s.Hedge.Share, 0.05)
 	if s.Spool == nil {
 		s.Spool = NewSpool(SpoolSettings{})
