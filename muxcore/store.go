@@ -241,6 +241,7 @@ type Capabilities struct {
 	Range            bool // opens a part of an object without reading what is before it
 	Digests          bool // tells digests of what it holds, where it was given them or has its own
 	Purge            bool // a content delivery network stands in front of it: the store is a [CDN]
+	Locks            bool // its conditional writes decide between all who write there, whatever their process: locks can live in it
 }
 
 // Waits says how a store's calls behave while they wait for something.

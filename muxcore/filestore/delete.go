@@ -26,7 +26,11 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 func (s *Store) remove(d *rootDir, key string, cond *muxcore.Conditions) error {
 	defer s.lock(key).Unlock()
 	if !cond.Empty() {
-		defer d.lockOthers()()
+		unlock, err := d.lockOthers(key)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 	}
 	var info muxcore.Info
 	f, side, err := d.open(key, &info)

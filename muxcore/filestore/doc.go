@@ -30,5 +30,5 @@
 // Within a process, conditional writes are atomic with all other writes. Across processes that share the root they are
 // atomic among each other (by a lock on the file .storage_mux-lock), and If-None-Match: * never replaces an object,
 // whoever made it (by a hard link); but an unconditional write of another process may slip in between the decision and
-// the commit of If-Match.
+// the commit of If-Match. Nobody writes Caddy's locks without a condition; where that file cannot be locked, there are none.
 package filestore

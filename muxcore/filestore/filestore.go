@@ -95,7 +95,7 @@ func (s *Store) Waits() muxcore.Waits { return muxcore.WaitsUnbounded }
 
 // Capabilities implements muxcore.Capable.
 func (s *Store) Capabilities() muxcore.Capabilities {
-	return muxcore.Capabilities{Write: true, List: true, ConditionalWrite: true, Metadata: true, Range: true, Digests: true}
+	return muxcore.Capabilities{Write: true, List: true, ConditionalWrite: true, Metadata: true, Range: true, Digests: true, Locks: true}
 }
 
 // Probe implements muxcore.Prober: the root is there and can be opened.

@@ -167,7 +167,11 @@ func (d *rootDir) removeEmpty(dir string) bool {
 func (s *Store) commit(t *temp, key string, cond *muxcore.Conditions) (existed bool, err error) {
 	defer s.lock(key).Unlock()
 	if !cond.Empty() {
-		defer t.d.lockOthers()()
+		unlock, err := t.d.lockOthers(key)
+		if err != nil {
+			return false, err
+		}
+		defer unlock()
 	}
 	existed, side, err := t.d.checkWrite(key, cond)
 	if err != nil {

@@ -91,6 +91,12 @@ func lockFile(f *os.File, wait bool) (held bool, err error) {
 	}
 }
 
+// lockAcross keeps other processes from locking the same file until it is closed.
+func lockAcross(f *os.File) error {
+	_, err := lockFile(f, true)
+	return err
+}
+
 // syncDir makes the names in a directory last.
 func syncDir(f *os.File) error {
 	if err := f.Sync(); err != nil && !isAny(err, unix.EINVAL, unix.ENOTSUP, unix.EROFS) {

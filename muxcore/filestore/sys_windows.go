@@ -69,6 +69,12 @@ func isAny(err error, errnos ...error) bool {
 // lockFile has no lock to offer: stale files are known by their age alone.
 func lockFile(*os.File, bool) (held bool, err error) { return false, errNoLocks }
 
+// lockAcross keeps other processes from locking the same file until it is closed. The lock is mandatory here, which does no
+// harm to a file that nobody reads.
+func lockAcross(f *os.File) error {
+	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, new(windows.Overlapped))
+}
+
 // syncDir has nothing to do: directories cannot be synced, and their entries are journaled.
 func syncDir(*os.File) error { return nil }
 

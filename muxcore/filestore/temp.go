@@ -3,6 +3,7 @@ package filestore
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -168,12 +169,21 @@ func (d *rootDir) prune(dir, top string) (left string) {
 }
 
 // lockOthers keeps conditional writes of other processes away until the function that it gives is called. Where there
-// are no locks, it does nothing.
-func (d *rootDir) lockOthers() func() {
+// are no locks, it does nothing; but Caddy's locks cannot do without.
+func (d *rootDir) lockOthers(key string) (unlock func(), err error) {
 	f, err := d.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return func() {}
+	if err == nil {
+		err = lockAcross(f)
 	}
-	_, _ = lockFile(f, true)
-	return func() { _ = f.Close() }
+	if err != nil && strings.HasPrefix(key, muxcore.LockPrefix) {
+		if f != nil {
+			_ = f.Close()
+		}
+		return nil, &muxcore.Error{Code: muxcore.CodeUnsupported, Key: key, Err: fmt.Errorf("locking the file %s: %w", lockName, err)}
+	}
+	return func() {
+		if f != nil {
+			_ = f.Close()
+		}
+	}, nil
 }

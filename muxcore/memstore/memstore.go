@@ -61,7 +61,7 @@ func (s *Store) Waits() muxcore.Waits { return muxcore.WaitsNever }
 
 // Capabilities implements muxcore.Capable.
 func (s *Store) Capabilities() muxcore.Capabilities {
-	return muxcore.Capabilities{Write: true, List: true, ConditionalWrite: true, Metadata: true, Range: true, Digests: true}
+	return muxcore.Capabilities{Write: true, List: true, ConditionalWrite: true, Metadata: true, Range: true, Digests: true, Locks: true}
 }
 
 // Probe implements muxcore.Prober: memory is well as long as the process is.

@@ -1,0 +1,76 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// trial is whether the store was seen to honour conditions.
+type trial struct {
+	turn    chan struct{} // a place for whoever tries it
+	passed  atomic.Bool
+	deletes atomic.Bool // conditions of deletes as well
+}
+
+// try tries out, once, whether the store refuses what it must: an endpoint that takes If-None-Match and If-Match for words
+// without a meaning would give a lock to everybody.
+func (l *Locker) try(ctx context.Context) error {
+	if l.trial.passed.Load() {
+		return nil
+	}
+	select {
+	case l.trial.turn <- struct{}{}:
+		defer func() { <-l.trial.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if l.trial.passed.Load() {
+		return nil
+	}
+	// No name of a lock gives a key with a tilde.
+	key := muxcore.LockPrefix + "~trial-" + newToken()
+	err := l.experiment(ctx, key)
+	if gone := l.remove(context.WithoutCancel(ctx), key, muxcore.Conditions{}); err == nil && gone != nil && !refused(gone) {
+		err = gone
+	}
+	l.trial.passed.Store(err == nil)
+	return err
+}
+
+// experiment writes to key what has to be taken and what has to be refused.
+func (l *Locker) experiment(ctx context.Context, key string) error {
+	var etag string
+	for _, step := range []struct {
+		what string
+		cond func() muxcore.Conditions
+		want bool
+	}{
+		{"If-None-Match: * on nothing", func() muxcore.Conditions { return muxcore.Conditions{IfNoneMatch: "*"} }, true},
+		{"If-None-Match: * on an object", func() muxcore.Conditions { return muxcore.Conditions{IfNoneMatch: "*"} }, false},
+		{"If-Match on another object", func() muxcore.Conditions { return muxcore.Conditions{IfMatch: `"another"`} }, false},
+		{"If-Match on the object", func() muxcore.Conditions { return muxcore.Conditions{IfMatch: etag} }, true},
+	} {
+		now, err := l.put(ctx, key, record{Token: newToken(), Free: true}, step.cond())
+		switch {
+		case err != nil && !refused(err) && !errors.Is(err, muxcore.ErrUnsupported):
+			return err
+		case (err == nil) != step.want:
+			return &muxcore.Error{Code: muxcore.CodeUnsupported, Key: key, Err: fmt.Errorf("%w: a write with %s %s", ErrNotHonoured, step.what, wentHow(err))}
+		case err == nil:
+			etag = now
+		}
+	}
+	l.trial.deletes.Store(refused(l.remove(ctx, key, muxcore.Conditions{IfMatch: `"another"`})))
+	return nil
+}
+
+func wentHow(err error) string {
+	if err == nil {
+		return "went through"
+	}
+	return "was refused: " + err.Error()
+}
