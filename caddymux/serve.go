@@ -87,6 +87,10 @@ func (x *exchange) getPart(key string, opts muxcore.GetOptions, ranged bool) err
 		return x.getNothing(key, opts)
 	}
 	obj, err := x.t.store.Get(x.r.Context(), key, opts)
+	if ranged && errors.Is(err, muxcore.ErrUnsupported) { // an origin that ignores ranges, and too much before this one to skip
+		opts.Range, ranged = muxcore.Range{}, false
+		obj, err = x.t.store.Get(x.r.Context(), key, opts)
+	}
 	if err != nil {
 		return x.readError(err)
 	}

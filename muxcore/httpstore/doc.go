@@ -12,7 +12,7 @@
 //
 // An origin's answer is checked against the question: conditions are decided again on the validators that came back, a 206
 // must be exactly the part that was asked for, a body must have the announced length. A 200 in place of a part is cut to
-// it, by skipping at most 4 MiB; beyond, the answer is CodeUnsupported. A body whose end nothing marks (HTTP/1 without
+// it, by skipping at most 4 MiB; beyond, the answer is CodeUnsupported. A 412 or 416 to a question without condition or range says nothing. A body whose end nothing marks (HTTP/1 without
 // length and chunks, in the clear) is refused: a cut one would look whole. One request answers a read; there is a second
 // one only after an origin that contradicted its own validators, or gave none (If-Range ignored, 412 for an ETag that it
 // has, 412 without one).

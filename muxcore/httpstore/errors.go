@@ -17,7 +17,7 @@ func lied(op muxcore.Op, key string, resp *http.Response, format string, args ..
 }
 
 // refused is the error that an answer's status means.
-func (s *Store) refused(op muxcore.Op, key string, resp *http.Response) error {
+func (s *Store) refused(op muxcore.Op, key string, resp *http.Response) *muxcore.Error {
 	return &muxcore.Error{
 		Code: codeOf(op, resp.StatusCode), Op: op, Key: key, Status: resp.StatusCode,
 		RetryAfter: wire.RetryAfter(resp.Header, s.now),

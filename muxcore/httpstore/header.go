@@ -62,6 +62,15 @@ func originHeader(configured http.Header, user *url.Userinfo) (header http.Heade
 	return header, host, nil
 }
 
+// dropHopByHop drops the fields that an answer says are for this connection alone (RFC 9110, section 7.6.1).
+func dropHopByHop(h http.Header) {
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			delete(h, textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name)))
+		}
+	}
+}
+
 // traced is header, with the caller's trace context if there is one. What it returns may be shared.
 func (s *Store) traced(ctx context.Context, header http.Header) http.Header {
 	sc := trace.SpanContextFromContext(ctx)

@@ -2,6 +2,7 @@ package httpstore
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -124,7 +125,7 @@ func (a *ask) notModified(resp *http.Response) error {
 func (a *ask) preconditionFailed(s *Store, resp *http.Response) (plainer bool, err error) {
 	cond := &a.opts.Conditions
 	if !a.conditional || cond.IfMatch == "" && cond.IfUnmodifiedSince.IsZero() {
-		return false, s.refused(a.op, a.key, resp)
+		return false, s.unasked(a, resp)
 	}
 	info := validatorsOf(a.key, resp)
 	judged := muxcore.Conditions{IfMatch: cond.IfMatch, IfUnmodifiedSince: cond.IfUnmodifiedSince}
@@ -134,11 +135,19 @@ func (a *ask) preconditionFailed(s *Store, resp *http.Response) (plainer bool, e
 	return false, &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: a.op, Key: a.key, Status: resp.StatusCode, Info: &info}
 }
 
+// unasked is the error of a 412 without a condition, or a 416 without a range: it says nothing of the object, so that others
+// are asked, nor of the origin's health.
+func (s *Store) unasked(a *ask, resp *http.Response) error {
+	err := s.refused(a.op, a.key, resp)
+	err.Unsure, err.Err = true, fmt.Errorf("answer %d is wrong: nothing was asked that it could be the answer to", resp.StatusCode)
+	return err
+}
+
 // notSatisfiable takes a 416 if the length in it bears it out, and if the range applies at all. Without a length in it, the
 // whole object is asked for, to see.
 func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err error) {
 	if !a.ranged && (!a.again || a.opts.Range == muxcore.Range{}) {
-		return false, s.refused(a.op, a.key, resp)
+		return false, s.unasked(a, resp)
 	}
 	info := validatorsOf(a.key, resp)
 	if v := wire.First(resp.Header, "Content-Range"); v != "" {

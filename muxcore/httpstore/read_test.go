@@ -62,6 +62,7 @@ func TestEveryStatusHasItsCode(t *testing.T) {
 	absent := want{muxcore.CodeKeyNotFound, muxcore.ClassSemantic}
 	semantic := want{muxcore.CodeUnavailable, muxcore.ClassSemantic}
 	unsupported := want{muxcore.CodeUnsupported, muxcore.ClassSemantic}
+	unasked := want{muxcore.CodeUnavailable, muxcore.ClassDenied}
 	for _, row := range []struct {
 		status         int
 		read, put, del want
@@ -77,10 +78,10 @@ func TestEveryStatusHasItsCode(t *testing.T) {
 		{409, semantic, want{muxcore.CodeKeyConflict, muxcore.ClassSemantic}, want{muxcore.CodeKeyConflict, muxcore.ClassSemantic}},
 		{410, absent, semantic, absent},
 		{411, semantic, unsupported, unsupported},
-		{412, semantic, semantic, semantic},
+		{412, unasked, semantic, semantic},
 		{413, semantic, want{muxcore.CodeTooLarge, muxcore.ClassSemantic}, want{muxcore.CodeTooLarge, muxcore.ClassSemantic}},
 		{414, want{muxcore.CodeInvalidKey, muxcore.ClassSemantic}, want{muxcore.CodeInvalidKey, muxcore.ClassSemantic}, want{muxcore.CodeInvalidKey, muxcore.ClassSemantic}},
-		{416, semantic, semantic, semantic},
+		{416, unasked, semantic, semantic},
 		{429, transient, transient, transient},
 		{500, transient, transient, transient},
 		{501, transient, unsupported, unsupported},

@@ -31,6 +31,7 @@ func (s *Store) read(ctx context.Context, a *ask) (*http.Response, error) {
 		if err != nil {
 			return nil, wire.Broke(ctx, a.op, a.key, err)
 		}
+		dropHopByHop(resp.Header)
 		if !redirects(resp.StatusCode) {
 			return resp, nil
 		}
