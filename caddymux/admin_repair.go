@@ -51,7 +51,7 @@ type repairReport struct {
 	keys atomic.Int64
 
 	mu  sync.Mutex // guards what follows
-	w   http.ResponseWriter
+	out func(*repairLine) error
 	sum repairSummary
 	err error // of writing
 }
@@ -74,7 +74,7 @@ func (a *adminAPI) repair(w http.ResponseWriter, r *http.Request, name string) e
 	defer t.release()
 	// The admin server gives up reading after ten seconds, and then takes the client for gone.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	report := &repairReport{w: w, sum: repairSummary{DryRun: opts.DryRun}}
+	report := &repairReport{out: jsonLines(w), sum: repairSummary{DryRun: opts.DryRun}}
 	opts.OnKey = func(string) { report.keys.Add(1) }
 	return report.run(r.Context(), t.store, opts)
 }
@@ -217,11 +217,20 @@ func (r *repairReport) line(line repairLine) bool {
 	if r.err != nil {
 		return false
 	}
-	r.w.Header().Set("Content-Type", "application/x-ndjson")
-	if r.err = json.NewEncoder(r.w).Encode(line); r.err == nil {
-		if err := http.NewResponseController(r.w).Flush(); !errors.Is(err, http.ErrNotSupported) {
-			r.err = err
-		}
-	}
+	r.err = r.out(&line)
 	return r.err == nil
+}
+
+// jsonLines writes each line to a response at once.
+func jsonLines(w http.ResponseWriter) func(*repairLine) error {
+	return func(line *repairLine) error {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		if err := json.NewEncoder(w).Encode(line); err != nil {
+			return err
+		}
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		return nil
+	}
 }

@@ -42,6 +42,9 @@ func (b *MemoryBackend) OpenStore() (muxcore.Store, error) {
 	return memstore.New(memstore.Settings{MaxBytes: b.MaxSize})
 }
 
+// InProcess implements [InProcess].
+func (*MemoryBackend) InProcess() bool { return true }
+
 // UnmarshalCaddyfile sets up the backend from Caddyfile tokens:
 //
 //	memory [<max-size>]
@@ -74,6 +77,7 @@ func (*MemoryBackend) UnmarshalLocation(location string) error {
 var (
 	_ BackendType           = (*MemoryBackend)(nil)
 	_ Locator               = (*MemoryBackend)(nil)
+	_ InProcess             = (*MemoryBackend)(nil)
 	_ caddy.Validator       = (*MemoryBackend)(nil)
 	_ caddyfile.Unmarshaler = (*MemoryBackend)(nil)
 )
