@@ -48,7 +48,8 @@ type repairSummary struct {
 
 // repairReport writes the answer to a repair, line by line.
 type repairReport struct {
-	keys atomic.Int64
+	keys   atomic.Int64
+	ignore func(error) bool // of what is not told; nil: all is
 
 	mu  sync.Mutex // guards what follows
 	out func(*repairLine) error
@@ -86,6 +87,9 @@ func (r *repairReport) run(ctx context.Context, m *muxcore.Mux, opts muxcore.Rep
 	for step, err := range m.Repair(ctx, opts) {
 		if status := repairStatus(&step, err); status != 0 && r.keys.Load() == 0 {
 			return apiError(status, err)
+		}
+		if r.ignore != nil && r.ignore(err) {
+			continue
 		}
 		if ctx.Err() != nil || !r.step(step, err) {
 			return nil
@@ -178,8 +182,8 @@ func (r *repairReport) step(step muxcore.RepairStep, err error) bool {
 	}
 	if err != nil {
 		line.Code, line.Error = muxcore.CodeOf(err), err.Error()
-		if e, ok := errors.AsType[*muxcore.Error](err); ok && step.Key == "" {
-			line.Failed = e.Backend
+		if step.Key == "" {
+			line.Failed = backendOf(err)
 		}
 	}
 	r.count(&step, err)

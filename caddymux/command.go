@@ -57,7 +57,7 @@ var commands = []command{
 	{use: "cat <key>", short: "Writes an object to standard output", args: cobra.ExactArgs(1), run: runCat},
 	{
 		use: "put <key> [<file>|-]", short: "Stores a file, or standard input, as an object", args: cobra.RangeArgs(1, 2),
-		long: "Stores the file as the object, whole or not at all, as a PUT does. Without a file, or with -, it is standard input.",
+		long:  "Stores the file as the object, whole or not at all, as a PUT does. Without a file, or with -, it is standard input.",
 		flags: putFlags, run: runPut,
 	},
 	{use: "rm <key>...", short: "Removes objects", args: cobra.MinimumNArgs(1), run: runRm},
@@ -122,7 +122,7 @@ func (c *command) start(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.trees.close()) }()
-	if x.tree, err = x.trees.open(flagOf(flags.GetString, "tree"), !c.looks); err != nil { //nolint:contextcheck // provisioning has Caddy's context
+	if x.tree, err = x.trees.open(flagOf(flags.GetString, "tree"), !c.looks); err != nil {
 		return err
 	}
 	defer x.tree.release()
@@ -195,4 +195,6 @@ func visible(s string) string {
 	return b.String()
 }
 
-func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' }
+func isControl(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e'
+}

@@ -28,6 +28,9 @@ type verifySummary struct {
 	Keys   int64 `json:"keys"`
 	Differ int64 `json:"differ"`
 	Failed int   `json:"failed"` // backends whose part is missing, or that of some keys
+
+	// LeftOut are backends that live in the process of the Caddy that runs, where a command does not see them.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // verifyLine is a line of it.
@@ -49,6 +52,9 @@ func runVerify(x *call) error {
 		bar.count(1, "keys")
 	}
 	for difference, err := range x.tree.store.Verify(x.ctx, opts) {
+		if code := muxcore.CodeOf(err); code == muxcore.CodeBackendNotFound || code == muxcore.CodeInvalidKey {
+			return err // nothing was compared
+		}
 		bar.clear()
 		if err := x.difference(&difference, err, &sum); err != nil {
 			return err
@@ -72,12 +78,14 @@ func runVerify(x *call) error {
 
 // difference tells of a key, or of what could not be compared.
 func (x *call) difference(d *muxcore.Difference, failure error, sum *verifySummary) error {
+	if x.trees.leftOut(failure) {
+		sum.LeftOut = append(sum.LeftOut, backendOf(failure))
+		return nil
+	}
 	if failure != nil {
 		sum.Failed++
 		line := verifyLine{Code: muxcore.CodeOf(failure), Error: failure.Error()}
-		if e, ok := errors.AsType[*muxcore.Error](failure); ok {
-			line.Failed = e.Backend
-		}
+		line.Failed = backendOf(failure)
 		if x.json {
 			return x.line(&line)
 		}
@@ -98,7 +106,19 @@ func (x *call) verified(sum *verifySummary) error {
 	if x.json {
 		return x.line(&verifyLine{Summary: sum})
 	}
-	return x.printf("%d keys compared, %d differ", sum.Keys, sum.Differ)
+	note := ""
+	if len(sum.LeftOut) > 0 {
+		note = "; left out, as they live in the Caddy that runs: " + strings.Join(sum.LeftOut, ", ")
+	}
+	return x.printf("%d keys compared, %d differ%s", sum.Keys, sum.Differ, note)
+}
+
+// backendOf is the backend that an error is about.
+func backendOf(err error) string {
+	if e, ok := errors.AsType[*muxcore.Error](err); ok {
+		return e.Backend
+	}
+	return ""
 }
 
 func repairFlags(cmd *cobra.Command) {
@@ -138,7 +158,7 @@ func runRepair(x *call) error {
 		}
 		return errors.Join(err, p.verdict())
 	}
-	report := &repairReport{out: p.print, sum: repairSummary{DryRun: opts.DryRun}}
+	report := &repairReport{out: p.print, sum: repairSummary{DryRun: opts.DryRun}, ignore: x.trees.leftOut}
 	opts.OnKey = func(string) {
 		report.keys.Add(1)
 		p.bar.count(1, "keys")
@@ -169,7 +189,7 @@ func (p *repairPrinter) byCaddy(query url.Values) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
+	defer func() { _ = answer.Body.Close() }()                           // it was only read
 	stop := context.AfterFunc(p.ctx, func() { _ = answer.Body.Close() }) // which ends the repair
 	defer stop()
 	lines := json.NewDecoder(answer.Body)
@@ -236,7 +256,7 @@ func (p *repairPrinter) verdict() error {
 func (all *commandTrees) runs(t *tree) (bool, error) {
 	answer, err := all.ask(http.MethodGet, []string{appID, t.name}, nil, nil)
 	if err != nil {
-		return false, nil //nolint:nilerr // nobody answers, or has no such tree
+		return false, nil // nobody answers, or has no such tree
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read
 	var there muxcore.Stats

@@ -199,8 +199,13 @@ func (c *capabilities) words() string {
 		word string
 		can  bool
 	}{
-		{"range", c.Range}, {"list", c.List}, {"write", c.Write}, {"conditional write", c.ConditionalWrite}, {"metadata", c.Metadata},
-		{"digests", c.Digests}, {"purge", c.Purge},
+		{"range", c.Range},
+		{"list", c.List},
+		{"write", c.Write},
+		{"conditional write", c.ConditionalWrite},
+		{"metadata", c.Metadata},
+		{"digests", c.Digests},
+		{"purge", c.Purge},
 	} {
 		if one.can {
 			words = append(words, one.word)

@@ -207,20 +207,25 @@ func runRm(x *call) error {
 	return nil
 }
 
-func (x *call) removed(key string, result *muxcore.DeleteResult, err error) error {
-	switch {
-	case x.json && err != nil:
-		return x.line(map[string]any{"key": key, "removed": false, "code": muxcore.CodeOf(err), "error": err.Error()})
-	case x.json && len(result.Missed) > 0:
-		return x.line(map[string]any{"key": key, "removed": true, "missed": result.Missed})
-	case x.json:
-		return x.line(map[string]any{"key": key, "removed": true})
-	case err != nil:
-		return nil // told at the end
-	case len(result.Missed) > 0:
-		return x.printf("%s: removed, missed by %s", key, strings.Join(result.Missed, ", "))
+// removed tells of a removal. Without JSON, a failure is told at the end.
+func (x *call) removed(key string, result *muxcore.DeleteResult, failure error) error {
+	if failure != nil && !x.json {
+		return nil
 	}
-	return x.printf("%s: removed", key)
+	if !x.json {
+		if len(result.Missed) > 0 {
+			return x.printf("%s: removed, missed by %s", key, strings.Join(result.Missed, ", "))
+		}
+		return x.printf("%s: removed", key)
+	}
+	line := map[string]any{"key": key, "removed": failure == nil}
+	if failure != nil {
+		line["code"], line["error"] = muxcore.CodeOf(failure), failure.Error()
+	}
+	if len(result.Missed) > 0 {
+		line["missed"] = result.Missed
+	}
+	return x.line(line)
 }
 
 // describedObject is all that is known of an object.
@@ -261,9 +266,18 @@ func (x *call) describe(d *describedObject, changed time.Time) error {
 		at = changed.UTC().Format(timeLayout) + " UTC"
 	}
 	rows := [][2]string{
-		{"key", d.Key}, {"size", size}, {"etag", d.ETag}, {"last modified", at}, {"content type", d.ContentType}, {"cache control", d.CacheControl},
-		{"content disposition", d.ContentDisposition}, {"content encoding", d.ContentEncoding}, {"content language", d.ContentLanguage},
-		{"expires", d.Expires}, {"sha256", d.SHA256}, {"answered by", d.Backend},
+		{"key", d.Key},
+		{"size", size},
+		{"etag", d.ETag},
+		{"last modified", at},
+		{"content type", d.ContentType},
+		{"cache control", d.CacheControl},
+		{"content disposition", d.ContentDisposition},
+		{"content encoding", d.ContentEncoding},
+		{"content language", d.ContentLanguage},
+		{"expires", d.Expires},
+		{"sha256", d.SHA256},
+		{"answered by", d.Backend},
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Metadata)) {
 		rows = append(rows, [2]string{"meta " + name, d.Metadata[name]})

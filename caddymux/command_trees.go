@@ -2,6 +2,7 @@ package caddymux
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/journal"
 )
 
@@ -27,6 +29,8 @@ type commandTrees struct {
 	app   *App
 	doors []*door // of inline trees
 	admin string  // address of a Caddy that may run with the config
+
+	parked []string // backends of the opened tree that live in another process, dotted
 }
 
 // silence has Caddy's own log say nothing from here on.
@@ -191,26 +195,34 @@ func (all *commandTrees) prepare(t *tree, act bool) error {
 	if !act {
 		return nil
 	}
-	return t.parkForeign(t.root, "")
+	return all.park(t, t.root, "")
 }
 
-// parkForeign takes the backends out of service that live in another process.
-func (t *tree) parkForeign(b *branch, above string) error {
+// park takes the backends out of service that live in another process.
+func (all *commandTrees) park(t *tree, b *branch, above string) error {
 	for i := range b.members {
 		one := &b.members[i]
+		name := above + one.Name
 		if one.nested != nil {
-			if err := t.parkForeign(one.nested, above+one.Name+"."); err != nil {
+			if err := all.park(t, one.nested, name+"."); err != nil {
 				return err
 			}
 			continue
 		}
 		if lives, ok := one.module.(InProcess); ok && lives.InProcess() {
-			if err := t.store.Drain(caddy.ActiveContext(), above+one.Name); err != nil {
+			all.parked = append(all.parked, name)
+			if err := t.store.Drain(context.Background(), name); err != nil { // nothing is in flight
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// leftOut tells whether an error is that a backend was taken out of service by park.
+func (all *commandTrees) leftOut(err error) bool {
+	e, ok := errors.AsType[*muxcore.Error](err)
+	return ok && e.Code == muxcore.CodeBackendDraining && slices.Contains(all.parked, e.Backend)
 }
 
 // ask asks the admin API of the Caddy that runs. Its answer must be closed.

@@ -102,7 +102,7 @@ func (m *Mux) bars(b *backend, opts *ExplainOptions, down bool) string {
 		return "read_only"
 	case opts.Op.Writes() && !b.writable():
 		return "cannot write"
-	case b.weight.Load() == 0 && !(opts.Op.Writes() && everyWriter):
+	case b.weight.Load() == 0 && (!opts.Op.Writes() || !everyWriter):
 		return "weight 0"
 	case down && b.nested != nil:
 		return "none of its backends can be asked"
