@@ -18,7 +18,9 @@ import (
 // missesCall is the body of a call by which another process, that of a command, has the journal of a running tree remember
 // what its write has missed. It is between the two of one version, and nobody else's to use.
 type missesCall struct {
-	Journal string `json:"journal"` // its directory, so that both mean the same
+	// The journal's directory, so that both mean the same; "" that which the tree has by default, which depends on whose
+	// data directory it is in.
+	Journal string `json:"journal,omitempty"`
 	journal.Handed
 }
 
@@ -47,6 +49,9 @@ func (a *adminAPI) misses(w http.ResponseWriter, r *http.Request, name string) e
 		return noTree(name)
 	}
 	defer t.release()
+	if call.Journal == "" {
+		call.Journal = defaultJournal(t.name)
+	}
 	if err := t.keepsJournal(&call); err != nil {
 		return apiError(http.StatusConflict, err)
 	}
@@ -93,11 +98,16 @@ func (t *tree) keepsJournal(call *missesCall) error {
 // askAdmin asks the admin API of the Caddy that runs. An answer of 400 and beyond is an error; any other must be closed.
 type askAdmin func(method, uri string, body io.Reader) (*http.Response, error)
 
-// handOver has a journal of a tree of this process hand its misses to the Caddy that runs, for as long as that one has its lock.
-func handOver(j *journal.Journal, tree string, ask askAdmin) {
+// handOver has a journal of a tree of this process hand its misses to the Caddy that runs, for as long as that one has its lock;
+// running says that it has the tree, and is to be told in any case.
+func handOver(j *journal.Journal, tree string, running bool, ask askAdmin) {
 	uri := adminPath + "/" + url.PathEscape(tree) + "/misses"
+	dir := j.Dir()
+	if dir == defaultJournal(tree) {
+		dir = ""
+	}
 	j.HandOver(func(h journal.Handed) (uint64, error) {
-		body, err := json.Marshal(missesCall{j.Dir(), h})
+		body, err := json.Marshal(missesCall{dir, h})
 		if err != nil {
 			return 0, err
 		}
@@ -111,5 +121,5 @@ func handOver(j *journal.Journal, tree string, ask askAdmin) {
 			return 0, fmt.Errorf("reading the answer: %w", err)
 		}
 		return answer.Seq, nil
-	})
+	}, running)
 }

@@ -60,7 +60,7 @@ func TestACommandsMissesAreHandedToTheRunningCaddy(t *testing.T) {
 	if err := put("unremembered"); !errors.Is(err, journal.ErrLocked) || muxcore.CodeOf(err) != muxcore.CodeWriteFanoutPartial {
 		t.Errorf("Put whose miss nobody remembers = %v", err)
 	}
-	handOver(j, "t", askInProcess(t))
+	handOver(j, "t", false, askInProcess(t))
 	for _, key := range []string{"one", "two/three"} { // f is left alone by then: it is known before the commit
 		if err := put(key); err != nil {
 			t.Errorf("Put of %s = %v", key, err)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -152,11 +151,11 @@ func runRepair(x *call) error {
 	}
 	p := &repairPrinter{call: x, bar: x.meter("repair", -1, nil)}
 	defer p.bar.end()
-	if running, err := x.trees.runs(x.tree); running || err != nil {
-		if err == nil {
-			err = p.byCaddy(query)
+	if x.trees.running {
+		if err := p.byCaddy(query); err != nil {
+			return err
 		}
-		return errors.Join(err, p.verdict())
+		return p.verdict()
 	}
 	report := &repairReport{out: p.print, sum: repairSummary{DryRun: opts.DryRun}, ignore: x.trees.leftOut}
 	opts.OnKey = func(string) {
@@ -185,7 +184,7 @@ type repairPrinter struct {
 
 // byCaddy has the Caddy that runs do it.
 func (p *repairPrinter) byCaddy(query url.Values) error {
-	answer, err := p.trees.ask(http.MethodPost, []string{appID, p.tree.name, "repair"}, query, nil)
+	answer, err := p.trees.ask(http.MethodPost, adminPath+"/"+url.PathEscape(p.tree.name)+"/repair?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
@@ -249,22 +248,4 @@ func (p *repairPrinter) verdict() error {
 		return fmt.Errorf("repair is incomplete: %d failures", p.failed)
 	}
 	return nil
-}
-
-// runs tells whether a Caddy answers that has this tree: one of that name and mode, and with some of its backends, since others
-// may have come and gone at run time.
-func (all *commandTrees) runs(t *tree) (bool, error) {
-	answer, err := all.ask(http.MethodGet, []string{appID, t.name}, nil, nil)
-	if err != nil {
-		return false, nil // nobody answers, or has no such tree
-	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
-	var there muxcore.Stats
-	if err := json.NewDecoder(answer.Body).Decode(&there); err != nil {
-		return false, fmt.Errorf("admin API at %s: %w", all.admin, err)
-	}
-	here := t.store.Stats()
-	return there.Mode == here.Mode && slices.ContainsFunc(here.Backends, func(a muxcore.BackendStats) bool {
-		return slices.ContainsFunc(there.Backends, func(b muxcore.BackendStats) bool { return a.Name == b.Name })
-	}), nil
 }

@@ -1,7 +1,6 @@
 package caddymux
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +28,8 @@ type commandTrees struct {
 	app   *App
 	doors []*door // of inline trees
 	admin string  // address of a Caddy that may run with the config
+
+	running bool // a Caddy answers there that has the opened tree
 
 	parked []string // backends of the opened tree that live in another process, dotted
 }
@@ -195,7 +196,32 @@ func (all *commandTrees) prepare(t *tree, act bool) error {
 	if !act {
 		return nil
 	}
+	var err error
+	if all.running, err = all.runs(t); err != nil {
+		return err
+	}
+	for _, dir := range t.root.journalDirs() {
+		handOver(journalOf(dir), t.name, all.running, all.ask)
+	}
 	return all.park(t, t.root, "")
+}
+
+// runs tells whether a Caddy answers that has this tree: one of that name and mode, and with some of its backends, since others
+// may have come and gone at run time.
+func (all *commandTrees) runs(t *tree) (bool, error) {
+	answer, err := all.ask(http.MethodGet, adminPath+"/"+url.PathEscape(t.name), nil)
+	if err != nil {
+		return false, nil // nobody answers, or has no such tree
+	}
+	defer func() { _ = answer.Body.Close() }() // it was only read
+	var there muxcore.Stats
+	if err := json.NewDecoder(answer.Body).Decode(&there); err != nil {
+		return false, fmt.Errorf("admin API at %s: %w", all.admin, err)
+	}
+	here := t.store.Stats()
+	return there.Mode == here.Mode && slices.ContainsFunc(here.Backends, func(a muxcore.BackendStats) bool {
+		return slices.ContainsFunc(there.Backends, func(b muxcore.BackendStats) bool { return a.Name == b.Name })
+	}), nil
 }
 
 // park takes the backends out of service that live in another process.
@@ -225,18 +251,7 @@ func (all *commandTrees) leftOut(err error) bool {
 	return ok && e.Code == muxcore.CodeBackendDraining && slices.Contains(all.parked, e.Backend)
 }
 
-// ask asks the admin API of the Caddy that runs. Its answer must be closed.
-func (all *commandTrees) ask(method string, path []string, query url.Values, body []byte) (*http.Response, error) {
-	for i := range path {
-		path[i] = url.PathEscape(path[i])
-	}
-	uri := "/" + strings.Join(path, "/")
-	if len(query) > 0 {
-		uri += "?" + query.Encode()
-	}
-	var reader io.Reader
-	if body != nil {
-		reader = bytes.NewReader(body)
-	}
-	return caddycmd.AdminAPIRequest(all.admin, method, uri, nil, reader)
+// ask is an [askAdmin].
+func (all *commandTrees) ask(method, uri string, body io.Reader) (*http.Response, error) {
+	return caddycmd.AdminAPIRequest(all.admin, method, uri, nil, body)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
@@ -241,6 +242,34 @@ func TestExplainAnswersWhatIf(t *testing.T) {
 	if eu["turn"] != 1.0 || inner[1].(map[string]any)["why"] != "read_only" || backends[0].(map[string]any)["why"] != "taken for down" {
 		t.Errorf("explain --json = %v", tree)
 	}
+}
+
+// A command leaves to the Caddy that runs what its writes miss: memory gets it from there, whether that Caddy has had a reason to
+// keep a journal or not.
+func TestWhatACommandMissesTheCaddyThatRunsBrings(t *testing.T) {
+	t.Parallel()
+	c := rig.Start(t, `
+	storage_mux shield {
+		name t
+		backend a file {$DIR}
+		backend m memory
+	}`)
+	if got := ok(t, c, "body", "put", "k"); got != "k: stored, missed by m\n" {
+		t.Errorf("put writes %q", got)
+	}
+	held := func(key, want string) {
+		t.Helper()
+		c.Eventually(20*time.Second, "memory holds "+key, func() error {
+			status, answer := c.Admin("POST", "/storage_mux/t/repair?dry_run=1&deep=1", "")
+			if status != http.StatusOK || !strings.Contains(answer, want) {
+				return fmt.Errorf("%d %s", status, answer)
+			}
+			return nil
+		})
+	}
+	held("k", `"keys":1,"copied":0`)
+	ok(t, c, "", "rm", "k")
+	held("nothing", `"keys":0,"copied":0`)
 }
 
 // Memory belongs to the Caddy that runs: a command leaves it alone, and it gets what was written by the journal.

@@ -43,14 +43,21 @@ func (h *Handed) Backends() []string { return slices.Concat(h.Asks, h.Skips, h.D
 // that is on disk.
 type Handover func(h Handed) (seq uint64, err error)
 
-// HandOver has the journal hand over, for as long as another process has it, what it would else refuse with [ErrLocked].
-// Every write is told to that process then, for only it knows whether there is something to remember of its key.
-func (j *Journal) HandOver(to Handover) { j.to.Store(&to) }
+// HandOver has the journal hand over, for as long as another process has it, what it would else refuse with [ErrLocked]. Every
+// write is told to that process then, for only it knows whether there is something to remember of its key. always says that
+// another process uses the tree, which is to be told even if it has not yet had a reason to take the journal.
+func (j *Journal) HandOver(to Handover, always bool) {
+	j.to.Store(&to)
+	j.always.Store(always)
+}
 
 // handover is whom to tell in place of writing to the file; nil: nobody. A journal that has become free is taken.
 func (j *Journal) handover() Handover {
 	to := j.to.Load()
-	if to == nil || !j.foreign.Load() || !errors.Is(j.Load(), ErrLocked) {
+	switch {
+	case to == nil:
+		return nil
+	case !j.always.Load() && (!j.foreign.Load() || !errors.Is(j.Load(), ErrLocked)):
 		return nil
 	}
 	return *to

@@ -31,7 +31,7 @@ func TestWithoutHandoverALockedJournalSaysSo(t *testing.T) {
 		t.Errorf("Settle = %v", err)
 	}
 	refusal := errors.New("nobody listens")
-	other.HandOver(func(Handed) (uint64, error) { return 0, refusal })
+	other.HandOver(func(Handed) (uint64, error) { return 0, refusal }, false)
 	if _, err := s.Begin("k", object, []string{"a"}, nil); !errors.Is(err, ErrLocked) || !errors.Is(err, refusal) {
 		t.Errorf("Begin, which is refused = %v", err)
 	}
@@ -40,7 +40,7 @@ func TestWithoutHandoverALockedJournalSaysSo(t *testing.T) {
 // What a journal hands over is on disk in the other's, as if it had been told there.
 func TestWhatIsHandedOverIsRemembered(t *testing.T) {
 	owner, other := ownerAndOther(t, Settings{})
-	other.HandOver(owner.Take)
+	other.HandOver(owner.Take, false)
 	here, there := other.Scope("eu"), owner.Scope("eu")
 
 	seq, err := here.Begin("missed", object, []string{"a"}, []string{"b"})
@@ -89,7 +89,7 @@ func TestWhatIsHandedOverIsRemembered(t *testing.T) {
 func TestAHandedWriteThatIsNotHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner, other := ownerAndOther(t, Settings{})
-		other.HandOver(owner.Take)
+		other.HandOver(owner.Take, false)
 		here, there := other.Scope(""), owner.Scope("")
 		seq, err := here.Begin("k", object, []string{"a"}, []string{"b"})
 		must(t, err)
@@ -116,12 +116,12 @@ func TestAHandedWriteThatIsNotHeardOf(t *testing.T) {
 // Once its owner is gone, the journal is this process's own, with all that was handed over.
 func TestAJournalThatBecomesFreeIsTaken(t *testing.T) {
 	owner, other := ownerAndOther(t, Settings{})
-	other.HandOver(owner.Take)
+	other.HandOver(owner.Take, false)
 	s := other.Scope("")
 	seq, err := s.Begin("k", object, []string{"a"}, []string{"b"})
 	must(t, err)
 	must(t, owner.Close())
-	other.HandOver(func(Handed) (uint64, error) { return 0, errClosed })
+	other.HandOver(func(Handed) (uint64, error) { return 0, errClosed }, false)
 	must(t, s.Settle("k", seq, object, []string{"a"}, []string{"b"}))
 	seq, err = s.Begin("l", object, []string{"a"}, []string{"b"})
 	must(t, err)

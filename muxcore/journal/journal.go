@@ -38,6 +38,7 @@ type Journal struct {
 	owned   atomic.Bool // the lock is held, and what is in memory is what the file says
 	foreign atomic.Bool // another process has it, as far as is known
 	to      atomic.Pointer[Handover]
+	always  atomic.Bool
 
 	io   sync.Mutex // guards the file; taken before mu
 	file file
