@@ -81,7 +81,7 @@ go_tests() {
 	shift 2
 	(cd "$folder" && go run "$GOTESTSUM" --format pkgname-and-test-fails --hide-summary skipped \
 		--jsonfile "$build_dir/events-${folder##*/}.json" \
-		-- -count=1 -timeout "$timeout" ${race[@]+"${race[@]}"} "$@" ./...)
+		-- -count=1 -timeout "$timeout" -tags thorough ${race[@]+"${race[@]}"} "$@" ./...)
 }
 
 # check_modules makes sure that the binary under test is the plugin.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // model is what a mux over backends that fail at random must look like from outside: a map. It takes every mode in which
@@ -44,7 +45,7 @@ func TestAgainstAModel(t *testing.T) {
 						m: newMux(t, set, backends...), hooks: hooks, random: rand.New(rand.NewPCG(seed, 7)),
 						truth: map[string]string{"k": "body"}, maybe: make(map[string][]string),
 					}
-					for step := range 400 {
+					for step := range storetest.Times(150, 400) {
 						d.step(t, step)
 					}
 					d.list(t)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/journal"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // newJournal makes a journal that the test closes, after the muxes that the test makes later.
@@ -397,7 +398,7 @@ func breakThings(t *testing.T, mode muxcore.Mode, seed uint64) {
 	}
 	m, j := start()
 	truth, open := map[string]string{"k": "body"}, map[string]bool{}
-	for step := range 120 {
+	for step := range storetest.Times(60, 120) {
 		switch random.IntN(8) {
 		case 0:
 			faults := []func(context.Context, muxcore.Op) error{nil, nil, fails, hangs, slow(300 * time.Millisecond)}

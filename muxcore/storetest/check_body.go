@@ -120,9 +120,9 @@ func checkCloseTwice(p *probe) {
 }
 
 func checkCloseMeanwhile(p *probe) {
-	body := pattern(1<<20, 5)
+	body := pattern(Times(1<<18, 1<<20), 5)
 	p.put("closed", body, muxcore.PutOptions{})
-	for round := range 8 {
+	for round := range Times(4, 8) {
 		o, err := p.store.Get(p.ctx, "closed", muxcore.GetOptions{})
 		if err != nil {
 			p.fatalf("Get = %v", err)

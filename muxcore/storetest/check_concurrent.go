@@ -28,7 +28,8 @@ func wholeVersion(got string, part bool) bool {
 }
 
 func checkWholeVersions(p *probe) {
-	const writing, reading, rounds = 3, 4, 12
+	const writing, reading = 3, 4
+	rounds := Times(4, 12)
 	p.put("hot", version(0), muxcore.PutOptions{})
 	var left atomic.Int32
 	left.Store(writing)
@@ -114,7 +115,7 @@ func checkNeighbours(p *probe) {
 		}
 	}
 	p.parallel(houses, func(i int) { // each as it likes
-		for n := range 4 {
+		for n := range Times(2, 4) {
 			put(n, i)
 			look(n, i)
 			leave(n, i)
@@ -145,7 +146,7 @@ func checkListBesideWriters(p *probe) {
 	p.parallel(4, func(i int) {
 		if i < 2 {
 			defer left.Add(-1)
-			for n := range 15 {
+			for n := range Times(5, 15) {
 				key := fmt.Sprintf("stay/%02d-%d/%d", n, i, n)
 				if i == 0 {
 					key = fmt.Sprintf("stay/%02d-flat", n)

@@ -108,17 +108,36 @@ func checkListOracle(p *probe) {
 	for _, key := range listed {
 		p.put(key, key, muxcore.PutOptions{})
 	}
-	prefixes := []string{"", "a", "a/", "a/b", "a/b/", "c", "photos", "photos/", "photos/2024/", "z", "é", "none", "none/", "b", "b/", "a/b/x", "."}
-	for _, prefix := range prefixes {
-		for _, delimiter := range []string{"", "/", "-", "/2", "o"} {
-			for _, after := range []string{"", "a", "a/", "a/b", "a/b-c/x", "a/b/x", "a0", "photos/2024/01.jpg", "photos/2024/", "photos/2024/\xff", "zz", "~"} {
-				for _, limit := range []int{0, 2} {
-					o := muxcore.ListOptions{Prefix: prefix, Delimiter: delimiter, After: after, Limit: limit}
-					p.wantList(o, oracleList(listed, o)...)
+	for _, o := range listOptions(Times(7, 1)) {
+		p.wantList(o, oracleList(listed, o)...)
+	}
+}
+
+// What the options of lists may be.
+var (
+	listPrefixes   = []string{"", "a", "a/", "a/b", "a/b/", "c", "photos", "photos/", "photos/2024/", "z", "é", "none", "none/", "b", "b/", "a/b/x", "."}
+	listDelimiters = []string{"", "/", "-", "/2", "o"}
+	listAfters     = []string{"", "a", "a/", "a/b", "a/b-c/x", "a/b/x", "a0", "photos/2024/01.jpg", "photos/2024/", "photos/2024/\xff", "zz", "~"}
+	listLimits     = []int{0, 2}
+)
+
+// listOptions is every step-th combination of them.
+func listOptions(step int) []muxcore.ListOptions {
+	var all []muxcore.ListOptions
+	i := 0
+	for _, prefix := range listPrefixes {
+		for _, delimiter := range listDelimiters {
+			for _, after := range listAfters {
+				for _, limit := range listLimits {
+					if i%step == 0 {
+						all = append(all, muxcore.ListOptions{Prefix: prefix, Delimiter: delimiter, After: after, Limit: limit})
+					}
+					i++
 				}
 			}
 		}
 	}
+	return all
 }
 
 func checkPages(p *probe) {
@@ -150,7 +169,7 @@ func checkBreak(p *probe) {
 		p.put(key, key, muxcore.PutOptions{})
 	}
 	seq := p.store.List(p.ctx, muxcore.ListOptions{})
-	for n := range len(listed) {
+	for n := 0; n < len(listed); n += Times(5, 1) {
 		i := 0
 		for e, err := range seq {
 			if want := oracleList(listed, muxcore.ListOptions{})[i]; err != nil || e.Key != want {
@@ -219,7 +238,7 @@ func checkBadPrefix(p *probe) {
 }
 
 func checkLongList(p *probe) {
-	const n = 600
+	n := Times(300, 600) // more than a page
 	var want []string
 	for i := range n {
 		want = append(want, fmt.Sprintf("long/%04d", i))
@@ -233,6 +252,6 @@ func checkLongList(p *probe) {
 	})
 	p.wantList(muxcore.ListOptions{}, want...)
 	p.wantList(muxcore.ListOptions{Prefix: "long/", Limit: 10}, want[:10]...)
-	p.wantList(muxcore.ListOptions{After: want[300]}, want[301:]...)
+	p.wantList(muxcore.ListOptions{After: want[n/2]}, want[n/2+1:]...)
 	p.wantList(muxcore.ListOptions{Delimiter: "/"}, "long/")
 }

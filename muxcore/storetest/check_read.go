@@ -118,10 +118,10 @@ func oracle(body string, r muxcore.Range) (part string, satisfiable bool) {
 }
 
 func checkRanges(p *probe) {
-	const body = "0123456"
+	const body = "01234"
 	p.put("digits", body, muxcore.PutOptions{})
-	for offset := int64(-9); offset <= 9; offset++ {
-		for length := int64(0); length <= 9; length++ {
+	for offset := int64(-7); offset <= 7; offset++ {
+		for length := int64(0); length <= 7; length++ {
 			p.wantRange("digits", body, muxcore.Range{Offset: offset, Length: length})
 		}
 	}

@@ -32,22 +32,25 @@ func digestsOf(body string) muxcore.Digests {
 }
 
 func checkLengths(p *probe) {
-	readers := map[string]func(io.Reader) io.Reader{
-		"plain":         func(r io.Reader) io.Reader { return r },
-		"byte by byte":  iotest.OneByteReader,
-		"EOF with data": iotest.DataErrReader,
-		"halves":        iotest.HalfReader,
-		"idle reads":    func(r io.Reader) io.Reader { return &idleReader{r: r} },
-	}
-	i := 0
-	for name, wrap := range readers {
-		for _, size := range []int{0, 1, 5000, 33_000} {
-			for _, declared := range []int64{int64(size), -1} {
-				i++
-				key, body := fmt.Sprintf("length/%d", i), pattern(size, i)
-				res, err := p.store.Put(p.ctx, key, wrap(strings.NewReader(body)), declared, muxcore.PutOptions{})
+	for i, reader := range []struct {
+		name string
+		wrap func(io.Reader) io.Reader
+	}{
+		{"plain", func(r io.Reader) io.Reader { return r }},
+		{"byte by byte", iotest.OneByteReader},
+		{"EOF with data", iotest.DataErrReader},
+		{"halves", iotest.HalfReader},
+		{"idle reads", func(r io.Reader) io.Reader { return &idleReader{r: r} }},
+	} {
+		for j, size := range []int{0, 1, 5000, 33_000} {
+			for k, declared := range []int64{int64(size), -1} {
+				if !Thorough && (i+j+k)%2 > 0 {
+					continue // each two of them are tried together
+				}
+				key, body := fmt.Sprintf("length/%d-%d-%d", i, j, k), pattern(size, i+j+k)
+				res, err := p.store.Put(p.ctx, key, reader.wrap(strings.NewReader(body)), declared, muxcore.PutOptions{})
 				if err != nil {
-					p.errorf("Put of %d bytes (%s), declared %d = %v", size, name, declared, err)
+					p.errorf("Put of %d bytes (%s), declared %d = %v", size, reader.name, declared, err)
 					continue
 				}
 				p.describes("Put", &res.Info, key, body)
@@ -159,11 +162,14 @@ func checkWrongLength(p *probe) {
 var errBody = errors.New("the uploader hung up")
 
 func checkFailingBody(p *probe) {
-	for _, failure := range []error{errBody, io.ErrUnexpectedEOF, fmt.Errorf("wrapped: %w", io.EOF)} {
-		for _, declared := range []int64{-1, 1 << 20} {
-			for _, size := range []int{0, 10, 1 << 18} {
+	for i, failure := range []error{errBody, io.ErrUnexpectedEOF, fmt.Errorf("wrapped: %w", io.EOF)} {
+		for j, declared := range []int64{-1, 1 << 20} {
+			for k, size := range []int{0, 10, 1 << 18} {
 				if errors.Is(failure, io.EOF) && declared < 0 {
 					continue // whether a wrapped io.EOF ends a body of unknown length is the reader's fault
+				}
+				if !Thorough && !errors.Is(failure, io.EOF) && (i+j+k)%2 > 0 {
+					continue // each two of them are tried together
 				}
 				name := fmt.Sprintf("%d bytes of %d, then %v", size, declared, failure)
 				p.changesNothing(name, func(key string) error {

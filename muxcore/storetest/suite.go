@@ -72,6 +72,14 @@ func Checks() []string {
 	return names
 }
 
+// Times is how often to do what proves more the more often it is done: quick, or thorough if the tests are [Thorough].
+func Times(quick, thorough int) int {
+	if Thorough {
+		return thorough
+	}
+	return quick
+}
+
 // Run runs the suite, each check as a subtest. What a store cannot do, by [muxcore.CapabilitiesOf], is skipped.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
@@ -152,6 +160,8 @@ type probe struct {
 
 	mu       sync.Mutex
 	problems []string
+	summed   string          // the body that was asked about last
+	sums     muxcore.Digests // its digests
 }
 
 // lacks names what the store cannot do of what is needed.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -197,4 +198,24 @@ func TestASkippedCheckIsNotRun(t *testing.T) {
 		skip[name] = "by test"
 	}
 	Run(t, Harness{Skip: skip, New: func(testing.TB) muxcore.Store { panic("a store is made") }})
+}
+
+func TestTheQuickListsTryEachTwoOptionsTogether(t *testing.T) {
+	pairs := func(step int) map[[2]string]bool {
+		seen := map[[2]string]bool{}
+		for _, o := range listOptions(step) {
+			words := []string{"prefix " + o.Prefix, "delimiter " + o.Delimiter, "after " + o.After, fmt.Sprint("limit ", o.Limit)}
+			for i, a := range words {
+				for _, b := range words[i+1:] {
+					seen[[2]string{a, b}] = true
+				}
+			}
+		}
+		return seen
+	}
+	for pair := range pairs(1) {
+		if !pairs(7)[pair] {
+			t.Errorf("%q are not tried together", pair)
+		}
+	}
 }
