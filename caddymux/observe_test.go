@@ -56,6 +56,13 @@ func sunkEvents() []string {
 	return append([]string(nil), sunk.events...)
 }
 
+// forgetEvents makes sunkEvents begin anew.
+func forgetEvents() {
+	sunk.Lock()
+	defer sunk.Unlock()
+	sunk.events = nil
+}
+
 // loadJSON loads a site with changes to its JSON.
 func (c *client) loadJSON(site string, change func(config map[string]any)) {
 	c.t.Helper()
@@ -78,6 +85,7 @@ func (c *client) loadJSON(site string, change func(config map[string]any)) {
 
 func TestChangesAreToldToTheEventsAppAndTheLogOnce(t *testing.T) {
 	f := scripted(t, "told")
+	forgetEvents()
 	c := run(t, `respond "not yet"`)
 	log := filepath.Join(c.dir, "log")
 	site := "storage_mux {\n name t\n cooldown 1ms\n backend eu mux {\n cooldown 1ms\n backend f scripted told\n backend m memory\n }\n}"

@@ -180,7 +180,7 @@ func brokenLists() []broken {
 			}}
 		}},
 		{"only a page ever shows", []string{"a long list is complete"}, listing(func(_ muxcore.ListOptions, e []muxcore.Entry) []muxcore.Entry {
-			return e[:min(len(e), 500)]
+			return e[:min(len(e), 256)]
 		})},
 	}
 }
