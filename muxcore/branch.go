@@ -116,15 +116,15 @@ func (r *branch) look() (*block, error) {
 // end waits until the reader may have the end of the body: for the key's turn, and as a follower for leave.
 func (r *branch) end() error {
 	for open := true; open; {
+		if err := r.b.gaveUp(); err != nil { // the token that says so may be the one by which the last block was found
+			return err
+		}
 		select {
 		case <-r.b.turn:
 			open = false
 		case <-r.gone:
 			return r.why()
 		case <-r.wake:
-			if err := r.b.gaveUp(); err != nil {
-				return err
-			}
 		}
 	}
 	if !r.follows {
