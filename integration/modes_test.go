@@ -353,8 +353,8 @@ func TestCase095RandomRequestsAddNoSeries(t *testing.T) {
 	}
 }
 
-// Traffic, reloads, drains and weight changes at once: no read fails while one origin is well and in service.
-func TestTrafficReloadsDrainsAndWeights(t *testing.T) {
+// Row 36: traffic, reloads, drains and weight changes at once, under the race detector: no read fails while one origin is well and in service.
+func TestCase036TrafficReloadsDrainsAndWeights(t *testing.T) {
 	t.Parallel()
 	body := someBytes(50_000)
 	g := newGroup(t, "weighted", "timeout 2s\ncooldown 20ms 100ms", body, weightsOf("weighted")...)
