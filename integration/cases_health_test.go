@@ -339,7 +339,9 @@ func TestCase042ALongReadOutlivesAReloadAndTheExit(t *testing.T) {
 	config := func(i int) string {
 		return fmt.Sprintf("grace_period 60s\n}\nhttp://:{$PORT} {\nstorage_mux {\ntimeout %ds\nbackend f1 http {$F1}\n}\n", 20+i)
 	}
-	whole := func(i int) string { return "{\nadmin 127.0.0.1:{$ADMIN}\nauto_https off\npersist_config off\n" + config(i) + "}\n" }
+	whole := func(i int) string {
+		return "{\nadmin 127.0.0.1:{$ADMIN}\nauto_https off\npersist_config off\n" + config(i) + "}\n"
+	}
 	c := rig.Start(t, whole(0), rig.AsIs(), rig.Env("F1", f1.URL()))
 	resp, err := c.Open(t.Context(), rig.Request{Path: "/x"})
 	if err != nil {

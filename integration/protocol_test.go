@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quic-go/quic-go/http3"
-
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
@@ -74,15 +72,7 @@ func TestUploadsOverEveryVersionOfHTTP(t *testing.T) {
 				}
 			}
 		}`, rig.InDir(dir))
-	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: "localhost"}
-	h1 := &http.Transport{TLSClientConfig: config.Clone(), Protocols: new(http.Protocols)}
-	h1.Protocols.SetHTTP1(true)
-	h2 := &http.Transport{TLSClientConfig: config.Clone(), Protocols: new(http.Protocols)}
-	h2.Protocols.SetHTTP2(true)
-	h3 := &http3.Transport{TLSClientConfig: config.Clone()}
-	for version, transport := range map[int]http.RoundTripper{1: h1, 2: h2, 3: h3} {
-		client := &http.Client{Transport: transport, Timeout: rig.AnswerWithin}
-		t.Cleanup(client.CloseIdleConnections)
+	for version, client := range versions(t, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: "localhost"}) {
 		send := func(method, path string, body io.Reader, length int64) (*http.Response, []byte, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), rig.AnswerWithin)
 			defer cancel()
@@ -136,7 +126,6 @@ func TestUploadsOverEveryVersionOfHTTP(t *testing.T) {
 			}
 		}
 	}
-	_ = h3.Close()
 }
 
 // failing is a body that breaks.
