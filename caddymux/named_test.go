@@ -59,7 +59,7 @@ func TestNamedAndInlineTreesShareOneNamespace(t *testing.T) {
 }
 
 // Case 97: a handler that names a tree nobody declares is a load error, not a site of 404s.
-func TestAnUnknownNamedTreeIsALoadError(t *testing.T) {
+func TestCase097AnUnknownNamedTreeIsALoadError(t *testing.T) {
 	for options, want := range map[string]string{
 		"":                           `unknown storage tree "missing": declare it`,
 		"storage_mux site memory:\n": `unknown storage tree "missing", known are site`,

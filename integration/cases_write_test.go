@@ -235,3 +235,33 @@ func TestManyWritersOfOneKeyWithIfNoneMatchAdmitOne(t *testing.T) {
 		}
 	})
 }
+
+// Row 70: copies had lost their type and caching fields. Each member of a mirror gets them with the body.
+func TestCase070EveryMemberGetsTheFieldsOfTheObject(t *testing.T) {
+	t.Parallel()
+	fields := []string{
+		"Content-Type", "text/x-odd", "Cache-Control", "max-age=7", "Content-Disposition", `attachment; filename="a"`,
+		"Content-Language", "tlh", "X-Meta-Owner", "somebody",
+	}
+	for _, mode := range []string{"mirror", "shield"} {
+		g := newGroup(t, mode, map[string]string{"mirror": "write_quorum all"}[mode], nil)
+		if r := g.Put("/new", "body", fields...); r.Status != http.StatusCreated || r.Header.Get("Storage-Mux-Partial") != "" {
+			t.Fatalf("%s: PUT = %d, missed by %q", mode, r.Status, r.Header.Get("Storage-Mux-Partial"))
+		}
+		for i, o := range g.origins {
+			for _, r := range o.Log() {
+				if r.Method != http.MethodPut {
+					continue
+				}
+				for f := 0; f < len(fields); f += 2 {
+					if got := r.Header.Get(fields[f]); got != fields[f+1] {
+						t.Errorf("%s: member %d got %s: %q, want %q", mode, i+1, fields[f], got, fields[f+1])
+					}
+				}
+			}
+			if o.Hits(http.MethodPut) != 1 {
+				t.Errorf("%s: member %d got %d uploads, want 1", mode, i+1, o.Hits(http.MethodPut))
+			}
+		}
+	}
+}

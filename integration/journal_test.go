@@ -180,8 +180,8 @@ func TestABackendThatWasAwayIsIdenticalAfterItReturns(t *testing.T) {
 	}
 }
 
-// cases.md 68: after a partial write, writing again brings it to the member that missed it; and so does waiting.
-func TestWritingAgainReachesTheMemberThatMissedIt(t *testing.T) {
+// Row 68: after a partial write, writing again brings it to the member that missed it; and so does waiting.
+func TestCase068WritingAgainReachesTheMemberThatMissedIt(t *testing.T) {
 	c := startFolders(t, mirrorOfFolders)
 	unmount(t, c, "b")
 	if got := c.Put("/x", "body"); got.Status != 201 || got.Header.Get("Storage-Mux-Partial") != "b" {

@@ -143,3 +143,26 @@ func TestAListMergesBackendsAndNamesTheMissing(t *testing.T) {
 		}
 	}
 }
+
+// Row 90: a page of a large folder took as long as the folder is large, for every entry was looked at.
+func TestCase090APageOfALargeFolderIsAPage(t *testing.T) {
+	t.Parallel()
+	const files = 5000
+	dir := t.TempDir()
+	for i := range files {
+		writeFile(t, dir, fmt.Sprintf("d/many/%04d", i), []byte("x"))
+	}
+	c := rig.Start(t, "storage_mux {\nlist\nbackend d file {$DIR}/d\n}", rig.InDir(dir))
+	after, seen := "", 0
+	for _, want := range []int{100, 4900} {
+		page := list(t, c, fmt.Sprintf("/many/?list&limit=%d&after=%s", want, after))
+		if keys := page.keys(); len(keys) != want || keys[0] != fmt.Sprintf("many/%04d", seen) {
+			t.Fatalf("a page of %d has %d keys, from %v", want, len(keys), keys[:min(1, len(keys))])
+		}
+		seen += want
+		after = page.Next
+	}
+	if after != "" {
+		t.Errorf("next = %q after all %d", after, seen)
+	}
+}

@@ -51,7 +51,7 @@ func (o outcome) check(t *testing.T, c *rig.Caddy, body []byte, header ...string
 }
 
 // Rows 43, 45, 46 and 48: the first origin dies in mid-body.
-func TestCase043ReadsOutliveTheirOriginOrBreakOff(t *testing.T) {
+func TestCase043And045And048ReadsOutliveTheirOriginOrBreakOff(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	body := someBytes(size)
