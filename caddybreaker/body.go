@@ -174,6 +174,15 @@ func (u *upload) Close() error {
 // failed reports whether the client's body broke off.
 func (u *upload) failed() bool { return u.broke.Load() }
 
+// excuse returns v, unless it is about an answer to half a request, which says
+// nothing about the path.
+func (u *upload) excuse(v verdict) verdict {
+	if u.failed() {
+		return neutral(brokenRequest)
+	}
+	return v
+}
+
 // sent returns until when the client was waited for: the last byte, or now; zero
 // if that is not known.
 func (u *upload) sent() time.Time {

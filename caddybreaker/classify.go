@@ -20,6 +20,9 @@ type verdict struct {
 	retryAfter time.Duration
 }
 
+// brokenRequest is why a call that the client did not finish is neutral.
+const brokenRequest = "the request body broke off"
+
 var wentWell = verdict{outcome: breaker.Success}
 
 func neutral(cause string) verdict { return verdict{outcome: breaker.Neutral, cause: cause} }
@@ -74,7 +77,7 @@ func broken(ctx context.Context, err error, up *upload, doing string) verdict {
 	case errors.Is(err, context.Canceled), errors.Is(ctx.Err(), context.Canceled):
 		return neutral("the client went away")
 	case up.failed():
-		return neutral("the request body broke off")
+		return neutral(brokenRequest)
 	}
 	cause := err.Error()
 	// Of the usual nest of wrappers, operators need the innermost.

@@ -65,7 +65,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	takeBackRetryAfter(w, varsOf(r.Context()))
 	note(r.Context(), g, "")
-	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c}
+	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c, connect: r.Method == http.MethodConnect}
 	if r.Body != nil && r.Body != http.NoBody {
 		answer.up.ReadCloser = r.Body
 		r.Body = &answer.up
@@ -74,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	defer answer.late() // ends the timer where nothing was ever written
 	defer func() {
 		if p := recover(); p != nil {
-			c.end(h.panicked(r, p))
+			c.end(answer.up.excuse(h.panicked(r, p)))
 			panic(p)
 		}
 	}()
@@ -101,7 +101,7 @@ func (h *Handler) judge(r *http.Request, a *answer, err error) verdict {
 	if status == http.StatusServiceUnavailable && varsOf(r.Context())[retryAfterVar] != nil {
 		return neutral("refused further on") // by a policy, which leaves no error of ours
 	}
-	return a.judge(h.path.def.classes.status(status, a.Header()))
+	return a.up.excuse(h.path.def.classes.status(status, a.Header()))
 }
 
 // panicked judges a chain that did not return. Aborting the response is how
@@ -122,6 +122,7 @@ type answer struct {
 	*call
 
 	up      upload
+	connect bool // asks for a connection of its own: a WebSocket over HTTP/2 or 3
 	late    func() bool
 	wrote   bool
 	verdict verdict
@@ -159,18 +160,11 @@ func (a *answer) header(status int) {
 	}
 	a.permit.Sent(a.up.sent())
 	a.permit.Answered()
-	a.verdict = a.judge(a.guard.def.classes.status(status, a.Header()))
-	if a.verdict.outcome != breaker.Success || status == http.StatusSwitchingProtocols || isStream(a.Header()) {
+	a.verdict = a.up.excuse(a.guard.def.classes.status(status, a.Header()))
+	upgraded := a.connect || status == http.StatusSwitchingProtocols
+	if a.verdict.outcome != breaker.Success || upgraded || isStream(a.Header()) {
 		a.end(a.verdict)
 	}
-}
-
-// judge excuses a failure that the client brought about.
-func (a *answer) judge(v verdict) verdict {
-	if v.outcome == breaker.Failure && a.up.failed() {
-		return neutral("the request body broke off")
-	}
-	return v
 }
 
 // Interface guards.

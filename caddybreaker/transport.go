@@ -158,7 +158,7 @@ func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response
 	}
 	b.permit.Sent(b.up.sent())
 	b.permit.Answered()
-	v := b.guard.def.classes.status(res.StatusCode, res.Header)
+	v := b.up.excuse(b.guard.def.classes.status(res.StatusCode, res.Header))
 	if v.outcome != breaker.Success || judgedByHeader(req, res) {
 		b.end(v)
 		return res, nil

@@ -142,14 +142,20 @@ func checkOutcome(t *testing.T, g *guard, want breaker.Outcome) {
 	}
 }
 
-// serveHandler has the handler serve one request, guarded by g.
+// serveHandler has the handler serve one PUT, guarded by g.
 func serveHandler(t *testing.T, g *guard, body io.ReadCloser, next caddyhttp.Handler) (http.ResponseWriter, error) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)
+	r.Body = body
+	return serveRequest(t, g, r, next)
+}
+
+// serveRequest has the handler serve a request, guarded by g.
+func serveRequest(t *testing.T, g *guard, r *http.Request, next caddyhttp.Handler) (http.ResponseWriter, error) {
 	t.Helper()
 	p := &namedPath{registry: newRegistry(nil, "default", Options{}), def: g.def, id: g.upstream}
 	p.registry.snapshot.Store(&map[string]*guard{g.upstream: g})
 	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)
-	r.Body = body
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
 	return w, (&Handler{path: p}).ServeHTTP(w, r, next)
 }
@@ -199,6 +205,53 @@ func TestTheHandlerBlamesTheRightSide(t *testing.T) {
 			})
 		})
 	}
+}
+
+// halfRequest is a path that answers what it has got of a request.
+type halfRequest struct{ status int }
+
+// RoundTrip implements http.RoundTripper.
+func (h halfRequest) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	return &http.Response{StatusCode: h.status, Body: http.NoBody}, nil
+}
+
+func TestAnAnswerToHalfARequestSaysNothing(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusInternalServerError} {
+		synctest.Test(t, func(t *testing.T) {
+			g := guardWith(t, Options{FailureThreshold: 1})
+			permit, err := g.entry.breaker.Allow()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)
+			r.Body = io.NopCloser(io.MultiReader(strings.NewReader("begin"), errReader{}))
+			tr := &Transport{inner: halfRequest{status}}
+			if _, err := tr.roundTrip(r, &trackedBody{call: call{guard: g, permit: permit}, ctx: t.Context()}); err != nil {
+				t.Fatal(err)
+			}
+			checkOutcome(t, g, breaker.Neutral)
+		})
+	}
+}
+
+// A WebSocket over HTTP/2 is asked for by CONNECT and answered with 200.
+func TestTheHandlerJudgesAConnectionOfItsOwnByItsHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, Options{MaxConcurrent: 1})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodConnect, "example.com:443", nil)
+		_, err := serveRequest(t, g, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(http.StatusOK)
+			if !g.entry.breaker.Ready() {
+				t.Error("the connection still takes a place")
+			}
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkOutcome(t, g, breaker.Success)
+	})
 }
 
 func TestABodyThatNobodyClosesIsNotWatchedForEver(t *testing.T) {

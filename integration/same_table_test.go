@@ -156,7 +156,7 @@ var balancedScenarios = []scenario{
 	{name: "by client", to: "{$A} {$B}", policy: "ip_hash", asks: []ask{{}, {}}},
 	{
 		name: "a dial error, retried", to: "{$DEAD} {$A}", policy: "first", options: "lb_retries 1\nfail_duration 1m",
-		asks: []ask{{method: "PUT", path: "/x", size: 20_000}, {method: "PUT", path: "/x", size: 20_000}, {}},
+		asks: []ask{{method: "PUT", path: "/x", size: 5_000_000}, {method: "PUT", path: "/x", size: 20_000}, {}},
 	},
 	{
 		name: "a dial error, retried from a buffer", to: "{$DEAD} {$A}", policy: "round_robin", options: "lb_retries 2\nrequest_buffers 1MiB",

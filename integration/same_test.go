@@ -28,6 +28,7 @@ type scenario struct {
 	policy  string // of lb_policy. Default: Caddy's own
 	inner   string // the transport and its lines: "http {…}". Default: none is named
 	around  string // lines of the site, before the proxy
+	huge    string // which of the uploads is a huge one, where there are some
 	asks    []ask
 }
 

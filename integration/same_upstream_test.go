@@ -27,15 +27,21 @@ import (
 // were asked.
 type backstage struct {
 	words map[string]string // of the Caddyfile: where each server is
+	begun chan struct{}     // the beginning of a long body is here
 
-	mu  sync.Mutex
-	log []string
+	mu      sync.Mutex
+	log     []string
+	aborted []string // requests that broke off
 }
+
+// beginning is as much of a long body as a server waits for before it says that
+// the body has begun.
+const beginning = 512 << 10
 
 // newBackstage starts one server of each kind. They end with the test.
 func newBackstage(t *testing.T) *backstage {
 	t.Helper()
-	b := &backstage{words: make(map[string]string)}
+	b := &backstage{words: make(map[string]string), begun: make(chan struct{}, 1)}
 	listen := func(network, addr string) net.Listener {
 		ln, err := net.Listen(network, addr)
 		if err != nil {
@@ -123,6 +129,13 @@ func (b *backstage) serveRaw(ln net.Listener) {
 	}
 }
 
+// broke notes that a request broke off.
+func (b *backstage) broke(name string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.aborted = append(b.aborted, fmt.Sprintf("%s: %v", name, err))
+}
+
 // note adds a line to the log.
 func (b *backstage) note(format string, args ...any) {
 	b.mu.Lock()
@@ -151,7 +164,7 @@ func (b *backstage) asked() []string {
 func (b *backstage) handler(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
-			b.note("%s %s", name, view(r, nil))
+			b.note("%s %s", name, view(r, received{}))
 			upgrade(w, r)
 			return
 		}
@@ -159,21 +172,68 @@ func (b *backstage) handler(name string) http.Handler {
 			duplex(w, r)
 			return
 		}
-		var body bytes.Buffer
-		_, err := io.Copy(&body, r.Body)
-		if err != nil {
-			return // of a request that breaks off, it is chance how much gets here
+		if r.URL.Path == "/early" {
+			b.early(w, r, name)
+			return
 		}
-		b.note("%s %s", name, view(r, body.Bytes()))
-		act(w, r, name, body.Bytes())
+		body, err := b.receive(r)
+		if err != nil {
+			// It is chance how much of it gets here, and how soon that is known.
+			b.broke(name, err)
+			return
+		}
+		b.note("%s %s", name, view(r, body))
+		act(w, r, name, body)
 	})
 }
 
+// received is the body of a request.
+type received struct {
+	n   int64
+	sum []byte
+}
+
+// receive reads the body of a request to its end. Of a long one it is told when
+// its beginning is here.
+func (b *backstage) receive(r *http.Request) (received, error) {
+	sum := sha256.New()
+	n, err := io.CopyN(sum, r.Body, beginning)
+	if err == nil {
+		select {
+		case b.begun <- struct{}{}:
+		default:
+		}
+		var more int64
+		more, err = io.Copy(sum, r.Body)
+		n += more
+	} else if err == io.EOF {
+		err = nil // that was all
+	}
+	return received{n: n, sum: sum.Sum(nil)}, err
+}
+
+// early refuses a body of which only the beginning is here, and lets the rest
+// come, so that over HTTP/1 no reset overtakes the answer.
+func (b *backstage) early(w http.ResponseWriter, r *http.Request, name string) {
+	_, err := io.CopyN(io.Discard, r.Body, beginning)
+	b.note("%s %s %s length=%d, its beginning: %v", name, r.Method, r.RequestURI, r.ContentLength, err)
+	const why = "that is too much"
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // which HTTP/2 has
+	w.Header().Set("Content-Length", strconv.Itoa(len(why)))
+	w.WriteHeader(http.StatusRequestEntityTooLarge)
+	fmt.Fprint(w, why)
+	_ = control.Flush()
+	if r.ProtoMajor == 1 {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+}
+
 // view is what a server sees of a request.
-func view(r *http.Request, body []byte) string {
+func view(r *http.Request, body received) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s %s host=%s length=%d coding=%v body=%d:%x", r.Proto, r.Method, r.RequestURI,
-		r.Host, r.ContentLength, r.TransferEncoding, len(body), sha256.Sum256(body))
+		r.Host, r.ContentLength, r.TransferEncoding, body.n, body.sum)
 	if r.TLS != nil {
 		fmt.Fprintf(&s, " sni=%s alpn=%s", r.TLS.ServerName, r.TLS.NegotiatedProtocol)
 	}
@@ -190,7 +250,7 @@ func view(r *http.Request, body []byte) string {
 }
 
 // act answers one request.
-func act(w http.ResponseWriter, r *http.Request, name string, body []byte) {
+func act(w http.ResponseWriter, r *http.Request, name string, body received) {
 	h, flush := w.Header(), http.NewResponseController(w).Flush
 	h.Set("X-Server", name)
 	if code := r.URL.Query().Get("status"); code != "" {
@@ -260,7 +320,7 @@ func act(w http.ResponseWriter, r *http.Request, name string, body []byte) {
 	case "/nothing":
 		panic(http.ErrAbortHandler)
 	default:
-		fmt.Fprintf(w, "%s here, got %d bytes", name, len(body))
+		fmt.Fprintf(w, "%s here, got %d bytes", name, body.n)
 	}
 }
 
