@@ -19,8 +19,8 @@ import (
 // that is left out, or zero, takes the registry's default, else the one named
 // here; leaving something out never switches the breaker off.
 type Options struct {
-	// How many failures in a row open the path. Not used with failure_ratio.
-	// Default: 5.
+	// How many failures in a row open the path. Not used with failure_ratio, but in
+	// place of a registry's. Default: 5.
 	FailureThreshold int `json:"failure_threshold,omitempty"`
 
 	// How many trials in a row must succeed to close it again. Default: 3.
@@ -245,6 +245,10 @@ func (o Options) define(defaults Options, probing, pool bool) (*definition, erro
 	}
 	if !pool {
 		defaults.MinAvailable = 0
+	}
+	// Failures in a row and a ratio are two ways to say when: the nearer one holds.
+	if o.FailureThreshold != 0 && o.FailureRatio == 0 {
+		defaults.FailureRatio, defaults.FailureRatioWindow, defaults.FailureRatioMinCalls = 0, 0, 0
 	}
 	merged := o.over(defaults)
 	merged.ProbeURI = caddy.NewReplacer().ReplaceAll(merged.ProbeURI, "")

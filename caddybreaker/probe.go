@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -141,11 +142,15 @@ func (p *prober) check(ctx context.Context, path string) error {
 func (p *prober) request(ctx context.Context, addr caddy.NetworkAddress) *http.Request {
 	target := *p.uri
 	target.Host = addr.JoinHostPort(0)
-	host := target.Host
+	host, port := target.Host, strconv.FormatUint(uint64(addr.StartPort), 10)
 	if addr.IsUnixNetwork() {
 		host = "localhost"
 	}
-	ctx = context.WithValue(ctx, caddy.ReplacerCtxKey, caddy.NewReplacer())
+	repl := caddy.NewReplacer()
+	for name, value := range map[string]string{"address": upstreamName(addr.Network, target.Host), "hostport": target.Host, "host": addr.Host, "port": port} {
+		repl.Set("http.reverse_proxy.upstream."+name, value) // tls_server_name may want them
+	}
+	ctx = context.WithValue(ctx, caddy.ReplacerCtxKey, repl)
 	ctx = context.WithValue(ctx, caddyhttp.VarsCtxKey, map[string]any{
 		proxyProtocolVar: reverseproxy.ProxyProtocolInfo{AddrPort: netip.AddrPortFrom(netip.IPv4Unspecified(), 0)},
 	})
@@ -153,7 +158,7 @@ func (p *prober) request(ctx context.Context, addr caddy.NetworkAddress) *http.R
 		Network: addr.Network,
 		Address: target.Host,
 		Host:    addr.Host,
-		Port:    fmt.Sprint(addr.StartPort),
+		Port:    port,
 	})
 	req := &http.Request{
 		Method:     http.MethodGet,

@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
 // maxDynamic bounds the paths first seen in traffic: a client may choose them,
@@ -277,10 +279,13 @@ func (r *registry) adopt() {
 	}
 }
 
-// forgetIdle drops the dynamic paths that were last used before t.
+// forgetIdle drops the dynamic paths that were last used before t. One that is
+// open has no calls because it refuses them, and one that an operator forced is
+// theirs to take back.
 func (r *registry) forgetIdle(t time.Time) {
 	for _, g := range r.guards() {
-		if !g.static && time.Unix(g.lastUsed.Load(), 0).Before(t) {
+		b := g.entry.breaker
+		if !g.static && time.Unix(g.lastUsed.Load(), 0).Before(t) && b.State() != breaker.Open && !b.Forced() {
 			r.remove(g)
 		}
 	}

@@ -105,6 +105,23 @@ func TestIdleDynamicPathsAreForgotten(t *testing.T) {
 	if len(views()) != 1 {
 		t.Fatal("a path in use was forgotten")
 	}
+	for _, action := range []string{"force_open", "force_closed"} {
+		if status, body := admin(t, "POST", fmt.Sprintf(`{"path_id":%q,"action":%q}`, r.path(o).PathID, action)); status != 200 {
+			t.Fatalf("%s = %d %s", action, status, body)
+		}
+		reg.forgetIdle(time.Now().Add(time.Hour))
+		if len(views()) != 1 {
+			t.Fatalf("a path was forgotten after %s", action)
+		}
+	}
+	entryOf(t, r.path(o).PathID).breaker.Auto()
+	trip(r, o, 5)
+	reg.forgetIdle(time.Now().Add(time.Hour))
+	if len(views()) != 1 {
+		t.Fatal("an open path was forgotten")
+	}
+	entryOf(t, r.path(o).PathID).breaker.Reset()
+	o.status.Store(200)
 	reg.forgetIdle(time.Now().Add(time.Hour))
 	if got := views(); len(got) != 0 {
 		t.Fatalf("idle paths are still there: %v", got)

@@ -207,7 +207,9 @@ func (s *Selection) refuse(guards []*guard, refusing []bool, r *http.Request, w 
 func (s *Selection) guardsOf(pool reverseproxy.UpstreamPool, r *http.Request) []*guard {
 	guards := make([]*guard, len(pool))
 	for i, up := range pool {
-		guards[i] = s.guardOf(up, r)
+		if guards[i] = s.guardOf(up, r); guards[i] != nil {
+			guards[i].touch() // a path that is left out is in use, too
+		}
 	}
 	if group := s.group(); group != nil {
 		group.sync(guards)

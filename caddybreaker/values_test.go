@@ -98,3 +98,26 @@ func TestGoodValuesAreTakenWhereverTheyCanWork(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNearerOfThresholdAndRatioHolds(t *testing.T) {
+	ratio := Options{FailureRatio: 0.5, FailureRatioMinCalls: 4}
+	threshold := Options{FailureThreshold: 7}
+	for name, row := range map[string]struct {
+		own, registry Options
+		threshold     int
+		ratio         float64
+	}{
+		"a threshold over a ratio": {threshold, ratio, 7, 0},
+		"a ratio over a threshold": {ratio, threshold, 0, 0.5},
+		"nothing over a ratio":     {Options{}, ratio, 0, 0.5},
+		"nothing over a threshold": {Options{}, threshold, 7, 0},
+	} {
+		def, err := row.own.define(row.registry, false, false)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if def.opts.FailureThreshold != row.threshold || def.opts.FailureRatio != row.ratio {
+			t.Errorf("%s: threshold %d and ratio %v, want %d and %v", name, def.opts.FailureThreshold, def.opts.FailureRatio, row.threshold, row.ratio)
+		}
+	}
+}

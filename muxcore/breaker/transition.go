@@ -59,6 +59,16 @@ func (b *Breaker) Auto() {
 	}
 }
 
+// Forced reports whether an operator decided the state, and it still holds.
+func (b *Breaker) Forced() bool {
+	defer b.deliver()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settle(time.Now())
+	_, forced := b.phase.(*forcedPhase)
+	return forced
+}
+
 // Reset makes the breaker as new: closed, nothing counted, nothing forced. The
 // totals of its life stay.
 func (b *Breaker) Reset() {
