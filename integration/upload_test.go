@@ -40,6 +40,15 @@ const mirrorOfThree = `
 // deaf is a server that takes connections and the beginning of what is sent to it, and nothing more.
 func deaf(t *testing.T) (url string) {
 	t.Helper()
+	return accepting(t, func(conn net.Conn) {
+		t.Cleanup(func() { _ = conn.Close() })
+		go func() { _, _ = io.CopyN(io.Discard, conn, 4<<10) }()
+	})
+}
+
+// accepting is a server that does with each connection what a test says, until that ends.
+func accepting(t *testing.T, take func(conn net.Conn)) (url string) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +60,7 @@ func deaf(t *testing.T) (url string) {
 			if err != nil {
 				return
 			}
-			t.Cleanup(func() { _ = conn.Close() })
-			go func() { _, _ = io.CopyN(io.Discard, conn, 4<<10) }()
+			take(conn)
 		}
 	}()
 	return "http://" + ln.Addr().String()
@@ -199,32 +207,21 @@ func TestCase061ManyUploadsWithOneMirrorHanging(t *testing.T) {
 // Row 59: an origin that breaks off in the middle of an upload is replaced by the next, which gets the whole body.
 func TestCase059ALargeUploadGoesOnElsewhereFromItsFirstByte(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			verb := make([]byte, 4)
-			if _, _ = io.ReadFull(conn, verb); string(verb) == "PUT " {
-				_, _ = io.CopyN(io.Discard, conn, 1<<20)
-			}
-			_ = conn.(*net.TCPConn).SetLinger(0) // a reset
-			_ = conn.Close()
+	breaking := accepting(t, func(conn net.Conn) {
+		verb := make([]byte, 4)
+		if _, _ = io.ReadFull(conn, verb); string(verb) == "PUT " {
+			_, _ = io.CopyN(io.Discard, conn, 1<<20)
 		}
-	}()
+		_ = conn.(*net.TCPConn).SetLinger(0) // a reset
+		_ = conn.Close()
+	})
 	for _, second := range []string{"memory", "file {$DIR}/d {\ncreate_root\n}"} {
 		c := rig.Start(t, `
 			storage_mux {
 				writable
 				backend f1 http {$F1}
 				backend f2 `+second+`
-			}`, rig.Env("F1", "http://"+ln.Addr().String()))
+			}`, rig.Env("F1", breaking))
 		for i, length := range []int64{5 << 20, -1} {
 			path := fmt.Sprintf("/x%d", i)
 			body := someBytes(5 << 20)
