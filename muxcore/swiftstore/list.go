@@ -10,203 +10,37 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
-	"sync"
-	"unicode/utf8"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 const (
-	pageSize  = 1000
-	maxPage   = 16 << 20 // bytes of a page
-	lookers   = 8        // entries looked at at the same time, for their details
-	lastRune  = "\U0010FFFF"
-	serverCut = "/" // the delimiter by which Swift rolls up; others would bring what is reserved to light
+	pageSize = 1000
+	maxPage  = 16 << 20 // bytes of a page
 )
 
 // List implements muxcore.Store.
 func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
-	return func(yield func(muxcore.Entry, error) bool) {
-		if err := muxcore.CheckPrefix(opts.Prefix); err != nil {
-			yield(muxcore.Entry{}, wire.At(muxcore.OpList, opts.Prefix, err))
-			return
-		}
-		l := lister{s: s, opts: &opts, yield: yield, last: opts.After}
-		if err := l.run(ctx); err != nil && !errors.Is(err, errDone) {
-			yield(muxcore.Entry{}, err)
-		}
-	}
-}
-
-// errDone ends a list that has all that was asked for.
-var errDone = errors.New("done")
-
-// lister is one List under way.
-type lister struct {
-	s     *Store
-	opts  *muxcore.ListOptions
-	yield func(muxcore.Entry, error) bool
-	given int
-	last  string // entries not greater are not listed
-}
-
-// run lists page by page.
-func (l *lister) run(ctx context.Context) error {
-	q := &pageQuestion{op: muxcore.OpList, key: l.opts.Prefix, prefix: l.s.prefix + l.opts.Prefix, limit: pageSize}
-	if l.opts.Delimiter == serverCut {
-		q.delimiter = serverCut
-	}
-	if l.opts.After != "" {
-		q.marker = l.s.prefix + validPart(l.opts.After)
-	}
-	for {
-		if rest := l.opts.Limit - l.given; l.opts.Limit > 0 && q.delimiter == l.opts.Delimiter {
-			q.limit = min(pageSize, rest)
-		}
-		page, err := l.s.page(ctx, q)
+	pages := wire.Pages{Prefix: s.prefix, Stat: func(ctx context.Context, key string) (muxcore.Info, error) {
+		return s.stat(ctx, muxcore.OpList, key, muxcore.Conditions{})
+	}}
+	pages.Page = func(ctx context.Context, p *wire.PageQuestion) ([]wire.Listed, bool, error) {
+		q := &pageQuestion{op: muxcore.OpList, key: opts.Prefix, prefix: p.Prefix, marker: p.After, delimiter: p.Delimiter, limit: p.Limit}
+		got, err := s.page(ctx, q)
 		if errors.Is(err, errNoSuchContainer) {
-			return l.s.noContainer(&question{op: q.op, key: q.key})
+			return nil, false, s.noContainer(&question{op: q.op, key: q.key})
 		}
-		if err != nil {
-			return err
+		page := make([]wire.Listed, len(got))
+		for i := range got {
+			page[i] = wire.Listed{Path: got[i].path(), Size: got[i].Bytes, Rolled: got[i].Subdir != ""}
+			if got[i].Bytes <= 0 {
+				page[i].Size = -1 // so it is with a dynamic manifest, too
+			}
 		}
-		if err := l.give(ctx, page); err != nil || len(page) < q.limit {
-			return err
-		}
-		q.marker = l.markerAfter(page[len(page)-1].path(), q.marker)
+		return page, len(page) >= p.Limit, err
 	}
-}
-
-// markerAfter is where the next page begins: after the last entry, and after all that is rolled up with it.
-func (l *lister) markerAfter(path, before string) string {
-	key := strings.TrimPrefix(path, l.s.prefix)
-	rolled, ok := l.rollUp(key)
-	if !ok {
-		return path
-	}
-	marker := l.s.prefix + rolled + lastRune
-	for marker <= before {
-		marker += lastRune
-	}
-	return marker
-}
-
-// rollUp is the rolled-up prefix that key is in.
-func (l *lister) rollUp(key string) (string, bool) {
-	o := l.opts
-	if o.Delimiter == "" || !strings.HasPrefix(key, o.Prefix) {
-		return "", false
-	}
-	i := strings.Index(key[len(o.Prefix):], o.Delimiter)
-	if i < 0 {
-		return "", false
-	}
-	return key[:len(o.Prefix)+i+len(o.Delimiter)], true
-}
-
-// give yields what a page has to list.
-func (l *lister) give(ctx context.Context, page []listed) error {
-	var entries []muxcore.Entry
-	for i := range page {
-		if e, ok := l.entry(&page[i]); ok {
-			entries = append(entries, e)
-		}
-	}
-	if rest := l.opts.Limit - l.given; l.opts.Limit > 0 && len(entries) > rest {
-		entries = entries[:rest]
-	}
-	if !l.opts.Details {
-		return l.yieldAll(entries)
-	}
-	for len(entries) > 0 { // as they are taken
-		n := min(lookers, len(entries))
-		some, err := l.detailed(ctx, entries[:n])
-		if err := l.yieldAll(some); err != nil {
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		entries = entries[n:]
-	}
-	return nil
-}
-
-// yieldAll is errDone when nobody wants more.
-func (l *lister) yieldAll(entries []muxcore.Entry) error {
-	for _, e := range entries {
-		if !l.yield(e, nil) {
-			return errDone
-		}
-		if l.given++; l.given == l.opts.Limit {
-			return errDone
-		}
-	}
-	return nil
-}
-
-// entry is what is listed of one of Swift's entries, if anything is.
-func (l *lister) entry(from *listed) (muxcore.Entry, bool) {
-	key := strings.TrimPrefix(from.path(), l.s.prefix)
-	e := muxcore.Entry{Info: muxcore.Info{Key: key, Size: -1}}
-	if from.Bytes > 0 {
-		e.Size = from.Bytes
-	}
-	if from.Subdir == "" && muxcore.CheckStoreKey(key) != nil {
-		return e, false
-	}
-	if rolled, ok := l.rollUp(key); ok {
-		key = rolled
-		e = muxcore.Entry{Info: muxcore.Info{Key: key}, IsPrefix: true}
-		if from.Subdir != "" && muxcore.CheckPrefix(key) != nil {
-			return e, false
-		}
-	} else if from.Subdir != "" {
-		return e, false
-	}
-	if key <= l.last || muxcore.HiddenFrom(l.opts.Prefix, strings.TrimPrefix(from.path(), l.s.prefix)) {
-		return e, false
-	}
-	l.last = key
-	return e, true
-}
-
-// detailed looks at entries. Those that have gone meanwhile are left out.
-func (l *lister) detailed(ctx context.Context, entries []muxcore.Entry) ([]muxcore.Entry, error) {
-	var wg sync.WaitGroup
-	errs := make([]error, len(entries))
-	for i := range entries {
-		if !entries[i].IsPrefix {
-			wg.Go(func() {
-				entries[i].Info, errs[i] = l.s.stat(ctx, muxcore.OpList, entries[i].Key, muxcore.Conditions{})
-			})
-		}
-	}
-	wg.Wait()
-	var there []muxcore.Entry
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			there = append(there, entries[i])
-		case !errors.Is(err, muxcore.ErrKeyNotFound):
-			return there, err
-		}
-	}
-	return there, nil
-}
-
-// validPart is the beginning of text that is UTF-8: Swift takes no other markers.
-func validPart(text string) string {
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && n <= 1 || r == 0 {
-			return text[:i]
-		}
-		i += n
-	}
-	return text
+	return pages.List(ctx, opts)
 }
 
 // listed is an entry as Swift gives it.
