@@ -1,0 +1,281 @@
+package s3store_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
+)
+
+// put puts a body and says what went wrong.
+func put(t *testing.T, s muxcore.Store, key, body string, opts muxcore.PutOptions) muxcore.PutResult {
+	t.Helper()
+	res, err := s.Put(t.Context(), key, strings.NewReader(body), int64(len(body)), opts)
+	if err != nil {
+		t.Fatalf("Put(%q) = %v", key, err)
+	}
+	return res
+}
+
+// calls are all operations on a key.
+func calls(t *testing.T, s muxcore.Store, key string) map[string]func() error {
+	return map[string]func() error{
+		"Get":  func() error { _, err := s.Get(t.Context(), key, muxcore.GetOptions{}); return err },
+		"Stat": func() error { _, err := s.Stat(t.Context(), key, muxcore.Conditions{}); return err },
+		"Put": func() error {
+			_, err := s.Put(t.Context(), key, strings.NewReader("x"), 1, muxcore.PutOptions{})
+			return err
+		},
+		"Delete": func() error { _, err := s.Delete(t.Context(), key, muxcore.DeleteOptions{}); return err },
+		"List": func() error {
+			for _, err := range s.List(t.Context(), muxcore.ListOptions{}) {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+func TestWhatAnAnswerMeans(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	s := open(t, settings(service, "bucket"))
+	put(t, s, "key", "body", muxcore.PutOptions{})
+	for _, row := range []struct {
+		status int
+		code   string
+		get    muxcore.Class
+		put    muxcore.Class
+	}{
+		{http.StatusForbidden, "AccessDenied", muxcore.ClassDenied, muxcore.ClassDenied},
+		{http.StatusForbidden, "InvalidObjectState", muxcore.ClassDenied, muxcore.ClassDenied}, // archived
+		{http.StatusForbidden, "RequestTimeTooSkewed", muxcore.ClassDenied, muxcore.ClassDenied},
+		{http.StatusBadRequest, "RequestTimeout", muxcore.ClassTransient, muxcore.ClassTransient},
+		{http.StatusBadRequest, "ExpiredToken", muxcore.ClassDenied, muxcore.ClassDenied},
+		{http.StatusBadRequest, "InvalidToken", muxcore.ClassDenied, muxcore.ClassDenied},
+		{http.StatusBadRequest, "MetadataTooLarge", muxcore.ClassSemantic, muxcore.ClassSemantic},
+		{http.StatusBadRequest, "InvalidArgument", muxcore.ClassSemantic, muxcore.ClassSemantic},
+		{http.StatusNotFound, "NoSuchBucket", muxcore.ClassTransient, muxcore.ClassTransient},
+		{http.StatusConflict, "OperationAborted", muxcore.ClassTransient, muxcore.ClassTransient},
+		{http.StatusServiceUnavailable, "SlowDown", muxcore.ClassTransient, muxcore.ClassTransient},
+		{http.StatusInternalServerError, "InternalError", muxcore.ClassTransient, muxcore.ClassTransient},
+		{http.StatusTooManyRequests, "TooManyRequests", muxcore.ClassTransient, muxcore.ClassTransient},
+		{http.StatusMovedPermanently, "PermanentRedirect", muxcore.ClassDenied, muxcore.ClassDenied},
+		{http.StatusTemporaryRedirect, "TemporaryRedirect", muxcore.ClassDenied, muxcore.ClassDenied},
+		{http.StatusNotModified, "", muxcore.ClassTransient, muxcore.ClassTransient},
+	} {
+		service.Fail(func(r *http.Request) *s3fake.Refusal {
+			if r.Method == http.MethodHead {
+				return nil
+			}
+			return s3fake.Refuse(row.status, row.code, "as the test wants it")
+		})
+		_, err := s.Get(t.Context(), "key", muxcore.GetOptions{})
+		if got := muxcore.Classify(t.Context(), err); got != row.get {
+			t.Errorf("Get answered %d %s is %s (%v), want %s", row.status, row.code, got, err, row.get)
+		}
+		_, err = s.Put(t.Context(), "key", strings.NewReader("x"), 1, muxcore.PutOptions{})
+		if got := muxcore.Classify(t.Context(), err); got != row.put {
+			t.Errorf("Put answered %d %s is %s (%v), want %s", row.status, row.code, got, err, row.put)
+		}
+	}
+}
+
+// S3 hides from those who may not list whether a key is there. That is no 404, and no failure.
+func TestWithoutTheRightToListAMissingKeyCouldNotBeAsked(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	service.NoList(true)
+	s := open(t, settings(service, "bucket"))
+	all := calls(t, s, "key")
+	for _, name := range []string{"Get", "Stat", "List"} {
+		if err := all[name](); muxcore.CodeOf(err) != muxcore.CodeDenied {
+			t.Errorf("%s = %v, want %s", name, err, muxcore.CodeDenied)
+		}
+	}
+	for _, name := range []string{"Put", "Get", "Put", "Delete", "Delete"} {
+		if err := all[name](); err != nil {
+			t.Errorf("%s = %v, want success", name, err)
+		}
+	}
+	_, err := s.Put(t.Context(), "key", strings.NewReader("x"), 1, muxcore.PutOptions{Conditions: muxcore.Conditions{IfNoneMatch: "*"}})
+	if muxcore.CodeOf(err) != muxcore.CodeDenied {
+		t.Errorf("Put with a condition = %v, want %s", err, muxcore.CodeDenied)
+	}
+}
+
+func TestABucketThatIsNotThereIsAFailureAndNoMiss(t *testing.T) {
+	s := open(t, settings(s3fake.New(t), "nowhere"))
+	all := calls(t, s, "key")
+	all["Probe"] = func() error { return s.Probe(t.Context()) }
+	for name, call := range all {
+		err := call()
+		if muxcore.Classify(t.Context(), err) != muxcore.ClassTransient {
+			t.Errorf("%s = %v, want a failure", name, err)
+		}
+		if name == "Get" && !strings.Contains(fmt.Sprint(err), `no bucket "nowhere"`) {
+			t.Errorf("%s = %v, want an error that names the bucket", name, err)
+		}
+	}
+}
+
+// The encoded path was used as the key, and what has a space, a plus or an umlaut was not found.
+func TestCase080KeysAreSentEncodedOnce(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	set := settings(service, "bucket")
+	set.Prefix = "p"
+	s := open(t, set)
+	for key, want := range map[string]string{
+		"a b": "a%20b", "a+b": "a%2Bb", "a%2Bb": "a%252Bb", "q?x#y&z": "q%3Fx%23y%26z", "é/😀": "%C3%A9/%F0%9F%98%80",
+	} {
+		put(t, s, key, key, muxcore.PutOptions{})
+		if line := "PUT /bucket/p/" + want; !slices.Contains(service.Lines(), line) {
+			t.Errorf("%q was not sent as %s", key, line)
+		}
+	}
+	want := []string{"a b", "a%2Bb", "a+b", "q?x#y&z", "é/😀"}
+	if keys := listed(t, s, muxcore.ListOptions{}); !slices.Equal(keys, want) {
+		t.Errorf("List = %q, want %q", keys, want)
+	}
+}
+
+// listed are the keys of a list.
+func listed(t *testing.T, s muxcore.Store, opts muxcore.ListOptions) (keys []string) {
+	t.Helper()
+	for e, err := range s.List(t.Context(), opts) {
+		if err != nil {
+			t.Fatalf("List(%+v) = %v after %d entries", opts, err, len(keys))
+		}
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// Only the first thousand entries ever showed.
+func TestCase088AListOfManyPagesGivesEachKeyOnce(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	const n = 2500
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprintf("k/%04d", i))
+		service.Put("bucket", want[i], "x", nil)
+	}
+	service.Put("bucket", "not//a key", "x", nil)
+	service.Put("bucket", "folder/", "", nil)
+	s := open(t, settings(service, "bucket"))
+	if keys := listed(t, s, muxcore.ListOptions{}); !slices.Equal(keys, want) {
+		t.Errorf("List gives %d entries, want the %d keys in order", len(keys), n)
+	}
+	before := len(service.Lines())
+	for delimiter, want := range map[string][]string{
+		"k": {"k"}, // by us, which must not read all pages
+		"/": {"folder/", "k/", "not/"},
+	} {
+		if rolled := listed(t, s, muxcore.ListOptions{Delimiter: delimiter}); !slices.Equal(rolled, want) {
+			t.Errorf("List with delimiter %q = %q, want %q", delimiter, rolled, want)
+		}
+	}
+	if got := len(service.Lines()) - before; got > 3 {
+		t.Errorf("%d requests for two lists of rolled-up entries, want 3 at most", got)
+	}
+}
+
+// A directory bucket lists in whatever order. Half a list is worse than none.
+func TestAListThatIsNotInOrderIsRefused(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>b</Key></Contents><Contents><Key>a</Key></Contents></ListBucketResult>`)
+	}))
+	defer server.Close()
+	s := open(t, s3store.Settings{Bucket: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
+	for e, err := range s.List(t.Context(), muxcore.ListOptions{}) {
+		if !errors.Is(err, muxcore.ErrUnsupported) {
+			t.Errorf("List = %q, %v, want %v", e.Key, err, muxcore.ErrUnsupported)
+		}
+	}
+}
+
+func TestAForeignObjectKeepsItsOwnValidators(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	service.Put("bucket", "theirs", "body", http.Header{
+		"Content-Type": {"text/plain"}, "X-Amz-Meta-Name": {"=?UTF-8?Q?J=C3=BCrgen?="}, "X-Amz-Meta-Storage-Mux-Etag": {`"old"`}, "X-Amz-Meta-Storage-Mux-Size": {"5"},
+	})
+	s := open(t, settings(service, "bucket"))
+	info, err := s.Stat(t.Context(), "theirs", muxcore.Conditions{})
+	if err != nil || info.ETag != `"841a2d689ad86bd1611447453c22c6fc"` || info.ETagStored || info.ModTime.IsZero() || info.Metadata["name"] != "Jürgen" {
+		t.Errorf("Stat = %+v, %v, want S3's own ETag, as the identity that is there is one of other bytes", info, err)
+	}
+	_, err = s.Get(t.Context(), "theirs", muxcore.GetOptions{Conditions: muxcore.Conditions{IfNoneMatch: info.ETag}})
+	if !errors.Is(err, muxcore.ErrNotModified) {
+		t.Errorf("Get with If-None-Match of it = %v, want %v", err, muxcore.ErrNotModified)
+	}
+}
+
+// Clients that decompress on their own made lengths and digests wrong.
+func TestCase056WhatIsStoredCompressedComesBackCompressed(t *testing.T) {
+	s := open(t, settings(s3fake.New(t, "bucket"), "bucket"))
+	const body = "\x1f\x8b\x08\x00 not quite gzip"
+	put(t, s, "a.gz", body, muxcore.PutOptions{Attributes: muxcore.Attributes{ContentEncoding: "gzip", ContentType: "text/plain"}})
+	o, err := s.Get(t.Context(), "a.gz", muxcore.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Body.Close()
+	got, err := io.ReadAll(o.Body)
+	if err != nil || string(got) != body || o.Size != int64(len(body)) || o.ContentEncoding != "gzip" {
+		t.Errorf("Get = %q (%d bytes, %s), %v, want it as it was put", got, o.Size, o.ContentEncoding, err)
+	}
+}
+
+// Whoever is sent elsewhere must not take a signed request along.
+func TestARedirectIsNotFollowed(t *testing.T) {
+	var asked atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer other.Close()
+	service := s3fake.New(t, "bucket")
+	service.Fail(func(*http.Request) *s3fake.Refusal {
+		r := s3fake.Refuse(http.StatusTemporaryRedirect, "TemporaryRedirect", "Please re-send this request to the specified temporary endpoint.")
+		r.Header = http.Header{"Location": {other.URL}}
+		return r
+	})
+	for name, call := range calls(t, open(t, settings(service, "bucket")), "key") {
+		if err := call(); muxcore.CodeOf(err) != muxcore.CodeDenied {
+			t.Errorf("%s = %v, want %s", name, err, muxcore.CodeDenied)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d requests went where the redirect pointed", n)
+	}
+}
+
+func TestSettingsThatCannotWorkAreNamed(t *testing.T) {
+	good := s3store.Settings{Bucket: "bucket", Endpoint: "https://h.example", AccessKey: "a", SecretKey: "s3cr3t"}
+	for want, change := range map[string]func(*s3store.Settings){
+		"bucket: missing":    func(set *s3store.Settings) { set.Bucket = "" },
+		"bucket: \"a/b\"":    func(set *s3store.Settings) { set.Bucket = "a/b" },
+		"endpoint: must hol": func(set *s3store.Settings) { set.Endpoint = "https://u:s3cr3t@h.example" },
+		"endpoint: must be ": func(set *s3store.Settings) { set.Endpoint = "ftp://h.example" },
+		"endpoint: has no h": func(set *s3store.Settings) { set.Endpoint = "https://:443" },
+		"endpoint: \"https:": func(set *s3store.Settings) { set.Endpoint = "https://a b" },
+		"region":             func(set *s3store.Settings) { set.Region = "a/b" },
+		"prefix":             func(set *s3store.Settings) { set.Prefix = "a//b" },
+		"access_key":         func(set *s3store.Settings) { set.AccessKey = "" },
+		"secret_key":         func(set *s3store.Settings) { set.SecretKey = "" },
+		"access_key: missing beside session_token": func(set *s3store.Settings) { set.AccessKey, set.SecretKey, set.SessionToken = "", "", "s3cr3t" },
+		"storage_class": func(set *s3store.Settings) { set.StorageClass = "two words" },
+		"part_size":     func(set *s3store.Settings) { set.PartSize = 1 << 20 },
+	} {
+		set := good
+		change(&set)
+		_, err := s3store.New(set)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("New = %v, want an error that begins with %s and shows no secret", err, want)
+		}
+	}
+}

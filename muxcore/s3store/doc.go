@@ -1,0 +1,43 @@
+// Package s3store makes a bucket of Amazon S3, or of any service that speaks its protocol, a store.
+//
+// # Requests
+//
+// Signatures, credentials and the forms of addresses are those of github.com/minio/minio-go; its client is not used, as it
+// retries, waits and follows on its own. A request is sent once: only a service that names the region to sign for, or says
+// that a token has expired, is asked again, if the body can be. Redirects are not followed: they would carry a signature
+// elsewhere. There are no checksum trailers and no chunk signatures, which many services refuse. What is in memory is
+// signed with its SHA-256; larger bodies are sent as UNSIGNED-PAYLOAD, over plain http as well, unless their digest was
+// declared. HTTPS protects them on their way; over plain http nothing but TCP does.
+//
+// # Uploads
+//
+// A body of up to 64 KiB is read before it is sent. One of known length up to a part (8 MiB) is one PUT, sent as it comes.
+// All others go by parts of equal size, three at a time, each from a buffer; the buffers of all uploads together are
+// limited, beyond one for each. An object of known length beyond 10,000 parts has larger ones, which are sent one after the
+// other without being held; one of unknown length ends there, at 78 GiB. What fails or is given up is aborted in the
+// background, three times if need be. Nothing can abort what a killed process or a dead service leaves: let the bucket have
+// a lifecycle rule AbortIncompleteMultipartUpload.
+//
+// # What is kept with an object
+//
+// Content-Type, Cache-Control, Content-Disposition, Content-Encoding, Content-Language and Expires are S3's own, the user's
+// metadata is x-amz-meta-*, and x-amz-meta-storage-mux-* holds what S3 has no field for: the identity, the modification time,
+// the digests that were known when the upload began. A SHA-256 that is known only at its end is not added: S3 cannot change
+// metadata but by a copy of the whole. Amazon keeps 2 KiB of metadata in all; more is CodeTooLarge. An object without an
+// identity is a foreign one, whose ETag is S3's. So is one whose length is no longer the one that was stored with it:
+// some programs write new bytes and keep the metadata.
+//
+// # Conditions
+//
+// On reads they are decided here, since S3 knows only its own ETag; a revalidation costs a HEAD. On writes they are decided
+// on a HEAD, and the write carries If-None-Match: *, or If-Match with S3's own ETag of what was found, so that it changes
+// just that. Many services take such fields for noise. So before the first conditional PUT, DELETE and completion of an
+// upload by parts, the endpoint is tried on an object .storage_mux-probe-… of our own. One that does not answer 412 there gets no
+// such writes: they are CodeUnsupported. Two versions with the same bytes have the same ETag at S3, and cannot be told
+// apart by a write.
+//
+// # What cannot be known
+//
+// Without the right to list, S3 says 403 of a missing key: that is CodeDenied, "could not be asked". A PUT is then taken
+// to be of a new object, and a DELETE succeeds whether there was one or not.
+package s3store

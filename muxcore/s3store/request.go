@@ -1,0 +1,144 @@
+package s3store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/signer"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
+)
+
+const (
+	unsigned   = "UNSIGNED-PAYLOAD"
+	emptySHA   = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	errorLimit = 64 << 10
+)
+
+// call is a request to be.
+type call struct {
+	op     muxcore.Op
+	key    string // "" the bucket
+	method string
+	query  url.Values
+	header http.Header // not changed
+
+	body []byte       // in memory: it can be sent again
+	up   *wire.Upload // in place of body: sent as it comes
+	sha  string       // of the body, hexadecimal, or unsigned; "" that of body, and of up unsigned
+}
+
+// do sends a call: once, and once more if the service named the region to sign for, or said that the credentials have
+// expired, and the body can be sent again. Answers of 300 and more are errors.
+func (s *Store) do(ctx context.Context, c *call) (*http.Response, error) {
+	for again := true; ; again = false {
+		creds, err := s.keys.get(ctx)
+		if err != nil {
+			if muxcore.CodeOf(err) != "" {
+				return nil, wire.At(c.op, c.key, err)
+			}
+			return nil, wire.Broke(ctx, c.op, c.key, err)
+		}
+		region := s.region.get()
+		resp, err := s.send(ctx, c, creds, region)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode < 300 {
+			s.seen.Store(s.now().Unix())
+			return resp, nil
+		}
+		r := read(ctx, resp)
+		gone := r.explain(ctx, s, c, creds, region)
+		r.redact(&creds)
+		if r.code == noSuchKey {
+			s.seen.Store(s.now().Unix())
+		}
+		learnt := s.region.learn(r.region, region)
+		news := r.expired() && s.keys.expire(creds) || learnt || gone
+		if !again || !news || c.up != nil && !c.up.Rewinds() {
+			return nil, s.refused(c, r)
+		}
+	}
+}
+
+// finish sends a call whose answer's body nobody needs.
+func (s *Store) finish(ctx context.Context, c *call) (http.Header, error) {
+	resp, err := s.do(ctx, c) //nolint:bodyclose // drained below
+	if err != nil {
+		return nil, err
+	}
+	wire.Drain(resp)
+	return resp.Header, nil
+}
+
+// send signs a call for a region, and sends it.
+func (s *Store) send(ctx context.Context, c *call, creds credentials.Value, region string) (*http.Response, error) {
+	full := ""
+	if c.key != "" {
+		full = s.prefix + c.key
+	}
+	u := s.place.url(region, full, c.query)
+	header := maps.Clone(c.header)
+	if header == nil {
+		header = make(http.Header, 8)
+	}
+	header["User-Agent"] = []string{wire.UserAgent}
+	header["Accept-Encoding"] = []string{s.encoding}
+	req := (&http.Request{
+		Method: c.method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	header["X-Amz-Content-Sha256"] = []string{c.load(req)}
+	req = signer.SignV4(*req, creds.AccessKeyID, creds.SecretAccessKey, creds.SessionToken, region)
+	if c.up != nil {
+		req.Header["Expect"] = []string{"100-continue"} // what stands in between may take it away: it is not signed
+		return c.up.Send(ctx, c.key, s.transport, req)
+	}
+	resp, err := s.transport.RoundTrip(req)
+	if err != nil {
+		return nil, wire.Broke(ctx, c.op, c.key, err)
+	}
+	return resp, nil
+}
+
+// load gives req its body, if that is in memory, and tells what to sign for it.
+func (c *call) load(req *http.Request) string {
+	switch {
+	case c.up != nil:
+		if c.sha == "" {
+			return unsigned
+		}
+	case len(c.body) > 0:
+		req.ContentLength = int64(len(c.body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c.body)), nil }
+		req.Body, _ = req.GetBody()
+		if c.sha == "" {
+			c.sha = sumOf(c.body)
+		}
+	default:
+		req.Body = http.NoBody
+		return emptySHA
+	}
+	return c.sha
+}
+
+func sumOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// begin is what every call of the store begins with.
+func (s *Store) begin(ctx context.Context, op muxcore.Op, key string) error {
+	if err := s.CheckKey(key); err != nil {
+		return wire.At(op, key, err)
+	}
+	return wire.Begin(ctx, op, key)
+}

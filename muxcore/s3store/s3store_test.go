@@ -1,0 +1,109 @@
+package s3store_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// settings are those of a bucket of s.
+func settings(s *s3fake.Service, bucket string) s3store.Settings {
+	return s3store.Settings{Bucket: bucket, Endpoint: s.URL, AccessKey: s3fake.AccessKey, SecretKey: s3fake.SecretKey}
+}
+
+// open makes a store of settings.
+func open(tb testing.TB, set s3store.Settings) *s3store.Store {
+	tb.Helper()
+	s, err := s3store.New(set)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+// suite runs the conformance suite on buckets of one service, and then looks whether anything is left lying about.
+func suite(t *testing.T, skip map[string]string, make func(testing.TB, s3store.Settings) muxcore.Store) {
+	t.Helper()
+	t.Parallel()
+	service := s3fake.New(t)
+	var n atomic.Int64
+	storetest.Run(t, storetest.Harness{TimeResolution: time.Second, Timeout: 3 * time.Minute, Skip: skip, New: func(tb testing.TB) muxcore.Store {
+		name := fmt.Sprintf("bucket-%d", n.Add(1))
+		service.AddBucket(name)
+		tb.Cleanup(func() {
+			for _, key := range service.Keys(name) {
+				if strings.Contains(key, ".storage_mux-probe") {
+					tb.Errorf("%s is left of a trial", key)
+				}
+			}
+		})
+		service.MinPart(1)
+		return make(tb, settings(service, name))
+	}})
+	if left := service.Uploads(); left > 0 {
+		t.Errorf("%d uploads by parts were neither completed nor aborted", left)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	suite(t, nil, func(tb testing.TB, set s3store.Settings) muxcore.Store { return open(tb, set) })
+}
+
+// notOfUploads are checks for which it does not matter how objects got there.
+func notOfUploads() map[string]string {
+	skip := map[string]string{}
+	for _, name := range []string{
+		"every list is what an oracle says", "pages give each entry once", "a long list is complete", "a list may be broken off and run again",
+		"what an entry says is true", "keys are bytes and come back as they were", "keys that look alike are different objects",
+		"a store refuses a key it cannot hold and changes nothing", "conditions of reads follow RFC 9110",
+	} {
+		skip[name] = "as with other uploads, and it costs time"
+	}
+	return skip
+}
+
+func TestConformanceOfUploadsByParts(t *testing.T) {
+	suite(t, notOfUploads(), func(tb testing.TB, set s3store.Settings) muxcore.Store {
+		s := open(tb, set)
+		s.Shrink(2000, 10_000)
+		return s
+	})
+}
+
+func TestConformanceOfPartsThatAreStreamed(t *testing.T) {
+	suite(t, notOfUploads(), func(tb testing.TB, set s3store.Settings) muxcore.Store {
+		s := open(tb, set)
+		s.Shrink(1<<17, 3)
+		return s
+	})
+}
+
+func TestConformanceInAMuxBelowAPrefix(t *testing.T) {
+	skip := map[string]string{
+		"an overwrite takes the old attributes away": "a mux gives every object an identity",
+		"a store's own ETag is not a stored one":     "a mux gives every object an identity",
+		"keys are bytes and come back as they were":  "the longest of them has no room beside a prefix",
+		"every list is what an oracle says":          "as without a mux, and it costs most of the time",
+	}
+	suite(t, skip, func(tb testing.TB, set s3store.Settings) muxcore.Store {
+		set.Prefix = "/a b/é/"
+		m, err := muxcore.New(muxcore.Settings{}, muxcore.Backend{Name: "s3", Store: open(tb, set)})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { m.Close() })
+		return m
+	})
+}

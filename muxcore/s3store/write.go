@@ -1,0 +1,263 @@
+package s3store
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
+)
+
+const (
+	conditionalConflict = "ConditionalRequestConflict"
+
+	maxPart = 5 << 30 // the largest part that services take
+)
+
+var (
+	errTooEarly = errors.New("the service answered before it had the whole body")
+	errFaster   = errors.New("somebody else has written the object meanwhile")
+	errNoTag    = errors.New("the service gives no ETag, without which nothing can be written conditionally")
+)
+
+// put is a Put under way.
+type put struct {
+	s    *Store
+	key  string
+	size int64 // -1 unknown
+	opts *muxcore.PutOptions
+	body *wire.Upload
+
+	old     *found      // what is there, nil for nothing
+	guard   http.Header // nil: no condition
+	sent    int64
+	replays bool // what commits can be sent again
+}
+
+// Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
+// waited for during a moment; then Put returns, and what that one read still yields is dropped.
+func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
+	if err := s.begin(ctx, muxcore.OpPut, key); err != nil {
+		return muxcore.PutResult{}, err
+	}
+	p := put{s: s, key: key, size: size, opts: &opts}
+	if _, err := p.header(nil); err != nil {
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpPut, Key: key, Err: err}
+	}
+	if size > maxPart*s.maxParts {
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeTooLarge, Op: muxcore.OpPut, Key: key}
+	}
+	if err := p.look(ctx); err != nil {
+		return muxcore.PutResult{}, err
+	}
+	if p.guard != nil {
+		if err := s.checkHonours(ctx, muxcore.OpPut, key, kindPut); err != nil {
+			return muxcore.PutResult{}, wire.At(muxcore.OpPut, key, err)
+		}
+	}
+	existed := p.old != nil
+	p.body = wire.NewUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
+	native, err := p.store(ctx)
+	whole, bodyErr := p.body.Settle(ctx)
+	switch {
+	case bodyErr != nil && ctx.Err() == nil:
+		return muxcore.PutResult{}, wire.UploaderFault(key, bodyErr)
+	case err != nil && ctx.Err() != nil:
+		return muxcore.PutResult{}, wire.Broke(ctx, muxcore.OpPut, key, err)
+	case err != nil:
+		return muxcore.PutResult{}, wire.At(muxcore.OpPut, key, err)
+	case !whole:
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errTooEarly}
+	}
+	info := muxcore.Info{Key: key, Size: p.sent, ETag: wire.ETag(native), Digests: opts.Digests, Attributes: opts.Attributes, ModTime: opts.ModTime}
+	if opts.ETag != "" {
+		info.ETag, info.ETagStored = opts.ETag, true
+	}
+	return muxcore.PutResult{Info: info, Existed: existed}, nil
+}
+
+// look finds what is at the key, decides the conditions on it, and makes the guard that holds the service to that. Without
+// the right to list, a missing key is a 403: then nobody knows, and only conditions must.
+func (p *put) look(ctx context.Context) error {
+	f, err := p.s.head(ctx, muxcore.OpPut, p.key)
+	cond := &p.opts.Conditions
+	p.old, p.guard = nil, nil
+	switch {
+	case err == nil:
+		p.old = &f
+	case errors.Is(err, muxcore.ErrKeyNotFound):
+	case muxcore.CodeOf(err) != muxcore.CodeDenied || !cond.Empty():
+		return err
+	}
+	if cond.Empty() {
+		return nil
+	}
+	if err := checkWrite(muxcore.OpPut, p.key, cond, p.old); err != nil {
+		return err
+	}
+	p.guard = guardFor(p.old)
+	return nil
+}
+
+// checkWrite decides the conditions of a write over what was found.
+func checkWrite(op muxcore.Op, key string, cond *muxcore.Conditions, f *found) error {
+	var info *muxcore.Info
+	if f != nil {
+		info = &f.info
+	}
+	if err := cond.CheckWrite(key, info); err != nil {
+		return wire.At(op, key, err)
+	}
+	if f != nil && f.native == "" {
+		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Err: errNoTag}
+	}
+	return nil
+}
+
+// header describes the object, with the digest if that is known.
+func (p *put) header(sum []byte) (http.Header, error) {
+	if sum != nil {
+		p.opts.Digests.SHA256 = sum
+	}
+	return p.s.header(p.key, p.opts, p.size)
+}
+
+// store sends the body in the way that fits its size, and gives the service's own ETag.
+func (p *put) store(ctx context.Context) (native []string, err error) {
+	small := min(wire.SpoolSize, p.s.partSize)
+	switch {
+	case p.size > p.s.partSize:
+		return p.byParts(ctx, nil)
+	case p.size > small:
+		return p.stream(ctx)
+	case p.size >= 0:
+		small = p.size
+	}
+	head := make([]byte, small+1) // one more, to see the end
+	n, err := p.body.Fill(ctx, head)
+	switch {
+	case errors.Is(err, io.EOF):
+		return p.whole(ctx, head[:n])
+	case err != nil:
+		return nil, err
+	}
+	return p.byParts(ctx, head)
+}
+
+// whole puts a body that is in memory.
+func (p *put) whole(ctx context.Context, body []byte) ([]string, error) {
+	sum := sumOf(body)
+	raw, _ := hex.DecodeString(sum)
+	p.size, p.sent, p.replays = int64(len(body)), int64(len(body)), true
+	header, err := p.header(raw)
+	if err != nil {
+		return nil, err
+	}
+	return p.commit(ctx, func(guard http.Header) ([]string, error) {
+		c := call{op: muxcore.OpPut, key: p.key, method: http.MethodPut, header: maps.Clone(header), body: body, sha: sum}
+		maps.Copy(c.header, guard)
+		answer, err := p.s.finish(ctx, &c)
+		return answer["Etag"], err
+	})
+}
+
+// stream puts a body of known size as it comes. Its digest is signed if it was declared.
+func (p *put) stream(ctx context.Context) ([]string, error) {
+	header, err := p.header(nil)
+	if err != nil {
+		return nil, err
+	}
+	p.sent = p.size
+	if sum := p.opts.Digests.MD5; len(sum) > 0 {
+		header["Content-Md5"] = []string{base64.StdEncoding.EncodeToString(sum)}
+	}
+	return p.commit(ctx, func(guard http.Header) ([]string, error) {
+		maps.Copy(header, guard)
+		c := call{op: muxcore.OpPut, key: p.key, method: http.MethodPut, header: header, up: p.body}
+		c.sha = hex.EncodeToString(p.opts.Digests.SHA256)
+		answer, err := p.s.finish(ctx, &c)
+		return answer["Etag"], err
+	})
+}
+
+// maxRaces is how often a conditional write starts again because somebody else was faster, and the condition holds still.
+const maxRaces = 4
+
+// commit sends what makes the object. Where a condition kept it from that, what is there now decides.
+func (p *put) commit(ctx context.Context, send func(guard http.Header) ([]string, error)) ([]string, error) {
+	for races := 1; ; races++ {
+		native, err := send(p.guard)
+		if err == nil || p.guard == nil || !raced(err) {
+			return native, err
+		}
+		if err := p.look(ctx); err != nil {
+			return nil, err
+		}
+		if !p.replays || races == maxRaces {
+			return nil, lost(muxcore.OpPut, p.key, p.old)
+		}
+	}
+}
+
+// raced tells whether a conditional write failed because what is there is not what was found.
+func raced(err error) bool {
+	switch codeOf(err) {
+	case conditionalConflict, "OperationAborted":
+		return true
+	}
+	code := muxcore.CodeOf(err)
+	return code == muxcore.CodePreconditionFailed || code == muxcore.CodeKeyNotFound
+}
+
+// lost is the error of a conditional write for which others were too fast.
+func lost(op muxcore.Op, key string, f *found) error {
+	e := &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: op, Key: key, Err: errFaster}
+	if f != nil {
+		e.Info = &f.info
+	}
+	return e
+}
+
+// Delete implements muxcore.Store. S3 does not tell whether there was anything to delete, so a look comes first; who has not
+// the right to take it deletes all the same.
+func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptions) (muxcore.DeleteResult, error) {
+	if err := s.begin(ctx, muxcore.OpDelete, key); err != nil {
+		return muxcore.DeleteResult{}, err
+	}
+	for races := 1; ; races++ {
+		f, err := s.head(ctx, muxcore.OpDelete, key)
+		if err != nil && (muxcore.CodeOf(err) != muxcore.CodeDenied || !opts.Conditions.Empty()) {
+			return muxcore.DeleteResult{}, err
+		}
+		c := call{op: muxcore.OpDelete, key: key, method: http.MethodDelete}
+		if !opts.Conditions.Empty() {
+			if err := checkWrite(muxcore.OpDelete, key, &opts.Conditions, &f); err != nil {
+				return muxcore.DeleteResult{}, err
+			}
+			if err := s.checkHonours(ctx, muxcore.OpDelete, key, kindDelete); err != nil {
+				return muxcore.DeleteResult{}, wire.At(muxcore.OpDelete, key, err)
+			}
+			c.header = guardFor(&f)
+		}
+		_, err = s.finish(ctx, &c)
+		switch {
+		case err == nil:
+			return muxcore.DeleteResult{}, nil
+		case c.header == nil || !raced(err):
+			return muxcore.DeleteResult{}, err
+		case races == maxRaces:
+			return muxcore.DeleteResult{}, lost(muxcore.OpDelete, key, &f)
+		}
+	}
+}
+
+// brokeOff is the error of a call that waited until its time was over.
+func brokeOff(ctx context.Context, op muxcore.Op, key string) error {
+	return wire.Broke(ctx, op, key, fmt.Errorf("waiting: %w", ctx.Err()))
+}
