@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
@@ -141,18 +142,20 @@ func TestARaceThatLeavesTheConditionTrueIsRunAgain(t *testing.T) {
 	put(t, s, "key", "one", muxcore.PutOptions{})
 	exists := muxcore.Conditions{IfMatch: "*"}
 	put(t, s, "key", "two", muxcore.PutOptions{Conditions: exists})
-	races := 0
+	var races atomic.Int64
 	service.Fail(func(r *http.Request) *s3fake.Refusal {
-		if races < 2 && r.Method == http.MethodPut && r.Header.Get("If-Match") != "" {
-			if races++; races == 1 {
+		if r.Method == http.MethodPut && r.Header.Get("If-Match") != "" {
+			switch races.Add(1) {
+			case 1:
 				return s3fake.Refuse(http.StatusConflict, "ConditionalRequestConflict", "A conflicting conditional operation is currently in progress.")
+			case 2:
+				service.Put("bucket", "key", "theirs", nil)
 			}
-			service.Put("bucket", "key", "theirs", nil)
 		}
 		return nil
 	})
 	put(t, s, "key", "three", muxcore.PutOptions{Conditions: exists})
-	if races != 2 {
-		t.Errorf("%d races, want 2", races)
+	if n := races.Load(); n != 3 {
+		t.Errorf("%d writes, want 3: two lose a race", n)
 	}
 }
