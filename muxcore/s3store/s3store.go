@@ -144,11 +144,7 @@ func (s *Store) CheckKey(key string) error {
 
 // Probe implements muxcore.Prober: a HEAD of the bucket. A refusal is a sign of life, a missing bucket is none.
 func (s *Store) Probe(ctx context.Context) error {
-	resp, err := s.do(ctx, &call{op: muxcore.OpHealth, method: http.MethodHead})
-	if err == nil {
-		wire.Drain(resp)
-		return nil
-	}
+	_, err := s.finish(ctx, &call{op: muxcore.OpHealth, method: http.MethodHead})
 	if muxcore.CodeOf(err) == muxcore.CodeDenied {
 		return nil
 	}
