@@ -107,6 +107,37 @@ func (f *file) changed() bool {
 	return err != nil || f.seen == nil || !os.SameFile(now, f.seen) || now.Size() != f.seen.Size() || !now.ModTime().Equal(f.seen.ModTime())
 }
 
+// disturbed tells whether somebody has removed, replaced or cut what was written: then all of it is to be written anew, or
+// what follows would be in a file that nobody reads again.
+func (f *file) disturbed() bool {
+	now, err := os.Stat(f.path)
+	if err != nil || now.Size() != f.size {
+		return true
+	}
+	if f.f == nil {
+		return false
+	}
+	open, err := f.f.Stat()
+	return err != nil || !os.SameFile(now, open)
+}
+
+// ownAgain makes the directory and the lock anew if they are gone.
+func (f *file) ownAgain() error {
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return err
+	}
+	if f.held != nil {
+		mine, err := f.held.Stat()
+		there, thereErr := os.Stat(f.lock)
+		if err == nil && thereErr == nil && os.SameFile(mine, there) {
+			return nil
+		}
+		_ = f.held.Close()
+		f.held = nil
+	}
+	return f.own()
+}
+
 // outgrown tells whether most of the file is out of date.
 func (f *file) outgrown() bool { return f.size > outgrowth && f.size > 4*f.compact }
 
@@ -141,6 +172,9 @@ func (f *file) replace(records []record) error {
 	if f.f != nil {
 		_ = f.f.Close()
 		f.f = nil
+	}
+	if err := f.ownAgain(); err != nil {
+		return err
 	}
 	temp := f.path + ".new"
 	out, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

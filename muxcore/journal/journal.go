@@ -245,7 +245,7 @@ func (j *Journal) flush(b *batch) error {
 // write makes a batch durable: as lines at the end of the file, or by writing all of it anew. It must be called with j.io
 // held.
 func (j *Journal) write(b *batch) error {
-	if !b.anew && !j.file.rewrite && !j.file.outgrown() {
+	if !b.anew && !j.file.rewrite && !j.file.outgrown() && !j.file.disturbed() {
 		return j.file.append(b.records, b.sync)
 	}
 	all, spent := j.snapshot()
