@@ -17,6 +17,10 @@
 // fits, and the file is taken as one of others. A side file is named after the inode, so that there is no moment at
 // which one file has the metadata of another, also when the power fails.
 //
+// Where the file system tells when a file was last changed in any way (ctime), that raises a doubt from two minutes after the
+// Put on, and the recorded digest ends it: a small file is read at once, a larger one in the background, during which it has
+// an ETag of its own. Files whose bytes are the same, but not their owner, mode or links, so keep what was stored.
+//
 // Folders are made as needed. Delete removes the folders that it has left empty, up to the root, as in an object store
 // that has no folders; a folder that was empty before stays. An empty folder does not stand in the way of an object of
 // its name.

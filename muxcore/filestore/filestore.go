@@ -149,6 +149,9 @@ type rootDir struct {
 
 	quirks
 
+	store  *Store
+	doubts doubts
+
 	refs  int  // calls that use it; guarded by Store.mu
 	old   bool // no longer the store's; guarded by Store.mu
 	swept bool // a sweep was started; guarded by Store.mu

@@ -21,10 +21,11 @@ type fingerprint struct {
 	size  int64
 	mtime int64 // nanoseconds
 	inode uint64
+	ctime int64 // nanoseconds; 0 unknown. It is no part of what must be equal: see doubtful
 }
 
 func fingerprintOf(f *os.File, fi fs.FileInfo) fingerprint {
-	return fingerprint{size: fi.Size(), mtime: fi.ModTime().UnixNano(), inode: inode(f, fi)}
+	return fingerprint{size: fi.Size(), mtime: fi.ModTime().UnixNano(), inode: inode(f, fi), ctime: changeTime(fi)}
 }
 
 func (p fingerprint) String() string {
@@ -45,6 +46,9 @@ func formatMeta(is fingerprint, info *muxcore.Info) string {
 		b.WriteString(escaper.Replace(value))
 	}
 	line("is", is.String())
+	if is.ctime != 0 {
+		line("changed", strconv.FormatInt(is.ctime, 10))
+	}
 	if info.ETagStored {
 		line("etag", info.ETag)
 	} else {

@@ -10,7 +10,7 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-var someFile = fingerprint{size: 5, mtime: 1_700_000_000_123_456_789, inode: 42}
+var someFile = fingerprint{size: 5, mtime: 1_700_000_000_123_456_789, inode: 42, ctime: 7}
 
 func fullInfo() muxcore.Info {
 	return muxcore.Info{
@@ -40,9 +40,9 @@ func TestMetadataOfAnotherFileOrBrokenIsNotTaken(t *testing.T) {
 	full := fullInfo()
 	text := formatMeta(someFile, &full)
 	for name, other := range map[string]fingerprint{
-		"size":  {6, someFile.mtime, someFile.inode},
-		"time":  {someFile.size, someFile.mtime + 1, someFile.inode},
-		"inode": {someFile.size, someFile.mtime, 43},
+		"size":  {size: 6, mtime: someFile.mtime, inode: someFile.inode},
+		"time":  {size: someFile.size, mtime: someFile.mtime + 1, inode: someFile.inode},
+		"inode": {size: someFile.size, mtime: someFile.mtime, inode: 43},
 	} {
 		if parseMeta(text, other, &muxcore.Info{}) {
 			t.Errorf("metadata is taken for a file of another %s", name)

@@ -85,7 +85,7 @@ func (s *Store) check() error {
 	if err != nil {
 		return rootError(err)
 	}
-	d.quirks = s.quirks
+	d.quirks, d.store = s.quirks, s
 	s.dir = d
 	return nil
 }

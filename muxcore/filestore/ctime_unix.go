@@ -1,0 +1,16 @@
+//go:build linux || openbsd || dragonfly
+
+package filestore
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// changeTime is when anything of a file was last changed, in nanoseconds.
+func changeTime(fi fs.FileInfo) int64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return st.Ctim.Nano()
+	}
+	return 0
+}
