@@ -7,8 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -97,8 +100,9 @@ func servingOf(t *testing.T, c *rig.Caddy, tree string) string {
 	return ""
 }
 
-// Case 98: after thousands of races, hedges, resumes and clients that leave, nothing is left of them.
-func TestCase098NothingIsLeftOfRacesCancelsAndResumes(t *testing.T) {
+// Case 98: after thousands of races, hedges, resumes, uploads and clients that leave, nothing is left of them: no goroutine, no
+// connection or other descriptor, no file of the spool.
+func TestCase098NothingIsLeftOfRacesCancelsResumesAndUploads(t *testing.T) {
 	t.Parallel()
 	obj := newStormObject("/x", 300_000, 1)
 	var origins []*origin.Origin
@@ -112,31 +116,48 @@ func TestCase098NothingIsLeftOfRacesCancelsAndResumes(t *testing.T) {
 		config += fmt.Sprintf("http://:{$PORT%d} {\nstorage_mux %s {\ncooldown 10ms 10ms\n%s\nbackend f1 http {$F1}\nbackend f2 http {$F2}\nbackend f3 http {$F3}\n}\n}\n",
 			i+1, mode, []string{"", "hedge 1ms 100%"}[i])
 	}
-	c := rig.Start(t, config, rig.Env("F1", origins[0].URL()), rig.Env("F2", origins[1].URL()), rig.Env("F3", origins[2].URL()))
-	round := func(n int) {
+	config += `http://:{$PORT3} {
+		storage_mux mirror {
+			journal off
+			writable
+			timeout 100ms
+			cooldown 1ms 1ms
+			backend m memory {
+				timeout 10s
+			}
+			backend deaf http {$DEAF}
+		}
+	}`
+	c := rig.Start(t, config, rig.Env("F1", origins[0].URL()), rig.Env("F2", origins[1].URL()), rig.Env("F3", origins[2].URL()), rig.Env("DEAF", deaf(t)))
+	round := func(n int) (spooled int) {
 		for i, f := range []origin.Faults{{ResetAfter: 150_000}, {Delay: 3 * time.Millisecond}, {}} {
 			origins[i].Script(f)
 		}
-		var wg sync.WaitGroup
-		for worker := range 10 {
-			r := rand.New(rand.NewPCG(uint64(n), uint64(worker)))
-			wg.Go(func() {
-				for range n / 10 {
-					leaveEarly(c, fmt.Sprint("PORT", 1+r.IntN(2)), r)
-				}
-			})
+		spread(10, n, func(r *rand.Rand) { leaveEarly(c, fmt.Sprint("PORT", 1+r.IntN(2)), r) })
+		done := make(chan struct{})
+		go func() {
+			spread(4, n/100, func(r *rand.Rand) { uploadEarly(c, "PORT3", r) })
+			close(done)
+		}()
+		for busy := true; busy; {
+			select {
+			case <-done:
+				busy = false
+			case <-time.After(time.Millisecond):
+				spooled = max(spooled, c.Descriptors("/.spool/"))
+			}
 		}
-		wg.Wait()
 		for _, o := range origins {
 			o.Refuse() // and with it what Caddy keeps open for the next request
 			o.Heal()
 		}
 		c.CloseIdle()
+		return spooled
 	}
 	round(200)
 	var goroutines, descriptors int
 	c.Eventually(soon, "the end of what the first requests began", func() error {
-		g, d := c.Goroutines(), c.Descriptors()
+		g, d := c.Goroutines(), c.Descriptors("")
 		steady := g == goroutines && d == descriptors
 		goroutines, descriptors = g, d
 		if !steady {
@@ -144,15 +165,63 @@ func TestCase098NothingIsLeftOfRacesCancelsAndResumes(t *testing.T) {
 		}
 		return nil
 	})
-	round(4000)
+	if spooled := round(4000); spooled == 0 && descriptors >= 0 {
+		t.Error("no upload went through the spool's files, so that nothing is known of their end")
+	}
+	spool := filepath.Join(c.Word("XDG_DATA_HOME"), "caddy", "storage_mux", ".spool")
 	c.Eventually(soon, "the return to where it began", func() error {
-		if g, d := c.Goroutines(), c.Descriptors(); g > goroutines+4 || d > descriptors+4 {
+		if g, d := c.Goroutines(), c.Descriptors(""); g > goroutines+4 || d > descriptors+4 {
 			return fmt.Errorf("%d goroutines and %d descriptors, it began with %d and %d", g, d, goroutines, descriptors)
+		}
+		if n := c.Descriptors("/.spool/"); n > 0 {
+			return fmt.Errorf("%d files of the spool are open", n)
+		}
+		if left, err := os.ReadDir(spool); err != nil && !errors.Is(err, fs.ErrNotExist) || len(left) > 0 {
+			return fmt.Errorf("in the spool: %v, %w", left, err)
 		}
 		return nil
 	})
-	t.Logf("%d goroutines and %d descriptors, before %d and %d", c.Goroutines(), c.Descriptors(), goroutines, descriptors)
+	t.Logf("%d goroutines and %d descriptors, before %d and %d", c.Goroutines(), c.Descriptors(""), goroutines, descriptors)
 }
+
+// spread does something n times, by so many workers.
+func spread(workers, n int, do func(r *rand.Rand)) {
+	var wg sync.WaitGroup
+	for worker := range workers {
+		r := rand.New(rand.NewPCG(uint64(n), uint64(worker)))
+		wg.Go(func() {
+			for range (n + workers - 1) / workers {
+				do(r)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// uploadEarly uploads more than may wait in memory for a member that takes nothing, and leaves at some point, or not at all.
+func uploadEarly(c *rig.Caddy, port string, r *rand.Rand) {
+	ctx, cancel := context.WithTimeout(context.Background(), rig.AnswerWithin)
+	defer cancel()
+	const size = 20 << 20
+	leave := r.Int64N(2 * size)
+	body := io.MultiReader(&counted{n: min(leave, size)}, readFunc(func() error {
+		if leave < size {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return io.EOF
+	}))
+	resp, err := c.Open(ctx, rig.Request{Method: http.MethodPut, Path: fmt.Sprint("/up", r.IntN(8)), Body: body, Length: size, Port: port})
+	if err == nil {
+		resp.Body.Close()
+	}
+}
+
+// readFunc is a reader of nothing but an error.
+type readFunc func() error
+
+func (f readFunc) Read([]byte) (int, error) { return 0, f() }
 
 // leaveEarly asks for /x and leaves at some point, or not at all.
 func leaveEarly(c *rig.Caddy, port string, r *rand.Rand) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -117,12 +118,20 @@ func (c *Caddy) Eventually(within time.Duration, what string, check func() error
 	}
 }
 
-// Descriptors returns how many files and connections the process has open, or -1 where the system does not tell.
-func (c *Caddy) Descriptors() int {
+// Descriptors returns how many files and connections the process has open whose name has that in it, or -1 where the system
+// does not tell.
+func (c *Caddy) Descriptors(name string) int {
 	c.tb.Helper()
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.cmd.Process.Pid))
+	dir := fmt.Sprintf("/proc/%d/fd", c.cmd.Process.Pid)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return -1
 	}
-	return len(entries)
+	n := 0
+	for _, e := range entries {
+		if target, err := os.Readlink(filepath.Join(dir, e.Name())); name == "" || err == nil && strings.Contains(target, name) {
+			n++
+		}
+	}
+	return n
 }
