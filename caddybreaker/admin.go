@@ -69,7 +69,7 @@ func (AdminAPI) act(w http.ResponseWriter, r *http.Request) error {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAction))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&do); err != nil {
-		return badRequest(fmt.Errorf("decoding the action: %w", err))
+		return badRequest(fmt.Errorf("decoding the action: %w", inWords(err)))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return badRequest(fmt.Errorf("decoding the action: more than one value"))
@@ -94,6 +94,21 @@ func (AdminAPI) act(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	return answerJSON(w, views())
+}
+
+// inWords says what is wrong with the JSON of an action, without the names of Go
+// types.
+func inWords(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("there is none")
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("must be an object, got %s", wrong.Value)
+		}
+		return fmt.Errorf("%s: must be a string, got %s", wrong.Field, wrong.Value)
+	}
+	return err
 }
 
 // parse says what an action does, or which of its fields makes no sense.

@@ -72,3 +72,18 @@ func TestTheAdminEndpointServesTheBreakers(t *testing.T) {
 		t.Errorf("an unknown path = %d, want 404", code)
 	}
 }
+
+func TestAnActionThatCannotBeReadIsNamed(t *testing.T) {
+	for body, want := range map[string]string{
+		"":                         "decoding the action: there is none",
+		"[]":                       "decoding the action: must be an object, got array",
+		`"x"`:                      "decoding the action: must be an object, got string",
+		`{"path_id":"x","ttl":60}`: "decoding the action: ttl: must be a string, got number",
+		`{"action":{}}`:            "decoding the action: action: must be a string, got object",
+		`{"action":"auto"`:         "unexpected EOF",
+	} {
+		if status, got := admin(t, http.MethodPost, body); status != http.StatusBadRequest || !strings.Contains(got, want) {
+			t.Errorf("POST %s = %d %s, want 400 and %q", body, status, got, want)
+		}
+	}
+}

@@ -29,6 +29,9 @@ func neutral(cause string) verdict { return verdict{outcome: breaker.Neutral, ca
 
 func failure(cause string) verdict { return verdict{outcome: breaker.Failure, cause: cause} }
 
+// firstStatus is the lowest there is.
+const firstStatus = 100
+
 // classes says what each status means, by number.
 type classes [600]breaker.Outcome
 
@@ -51,7 +54,10 @@ func newClasses(o Options) classes {
 // when to come back is a failure, whether failure_status lists it or not: there
 // is no other way to do what it asks for. ignore_status is the way not to.
 func (c *classes) status(code int, header http.Header) verdict {
-	if code < 0 || code >= len(c) {
+	switch {
+	case code < firstStatus: // not HTTP: Caddy cannot pass it on
+		return failure("status " + strconv.Itoa(code))
+	case code >= len(c):
 		return wentWell
 	}
 	v := verdict{outcome: c[code]}

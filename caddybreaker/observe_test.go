@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -109,5 +110,43 @@ func TestStatusWordsAndRetryAfterAreReadStrictly(t *testing.T) {
 	future := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 	if got := parseRetryAfter(future); got < 59*time.Minute || got > time.Hour {
 		t.Errorf("parseRetryAfter(%q) = %s, want an hour", future, got)
+	}
+}
+
+func TestAStatusThatIsNotHTTPIsAFailure(t *testing.T) {
+	c := newClasses(Options{}.effective())
+	for status, want := range map[int]breaker.Outcome{
+		-1: breaker.Failure, 0: breaker.Failure, 99: breaker.Failure, 100: breaker.Success, 599: breaker.Failure, 600: breaker.Success, 999: breaker.Success,
+	} {
+		if got := c.status(status, nil); got.outcome != want {
+			t.Errorf("status %d is a %v, want %v", status, got.outcome, want)
+		}
+	}
+}
+
+func TestPlaceholdersAreEmptyWhereNoUpstreamCanBeCalled(t *testing.T) {
+	r := start(t, "", `
+		reverse_proxy {header.X-Up} {
+			lb_policy relay_breaker
+			transport relay_breaker
+		}
+		handle_errors {
+			respond "[{http.relay_breaker.path}{http.relay_breaker.state}{http.relay_breaker.code}]"
+		}`)
+	if got := r.want("/x", 502); strings.Contains(got.body, "{") {
+		t.Errorf("without an upstream: %s", got.body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://caddy.test/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Up", "127.0.0.1:1-3")
+	res, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); string(body) != "[]" {
+		t.Errorf("with an upstream of several ports: %s", body)
 	}
 }

@@ -10,8 +10,9 @@ const reservationVar = "relay_breaker.reservation"
 // path that is closed until it trips a moment later. It reports whether the path
 // can be used. A place that no call claims is free again when the request ends.
 func (s *Selection) reserve(ctx context.Context, vars map[string]any, g *guard) bool {
-	if g == nil {
-		return true // nobody called it yet
+	if g == nil { // nobody called it yet, or nobody can
+		noteNobody(ctx)
+		return true
 	}
 	permit, err := g.entry.breaker.TryAllow()
 	switch {
