@@ -113,6 +113,15 @@ func answerJSON(w http.ResponseWriter, value any) error {
 
 // activeTrees lists the trees of the running config.
 func activeTrees() []*tree {
+	app := activeApp()
+	if app == nil {
+		return nil
+	}
+	return app.all()
+}
+
+// activeApp is the app of the running config; nil if that has none.
+func activeApp() *App {
 	ctx := caddy.ActiveContext()
 	if ctx.Context == nil {
 		return nil
@@ -121,7 +130,7 @@ func activeTrees() []*tree {
 	if err != nil {
 		return nil // a config without trees
 	}
-	return app.(*App).all()
+	return app.(*App)
 }
 
 // Interface guards.

@@ -67,7 +67,7 @@ func mutationStatus(err error) int {
 		return http.StatusConflict
 	default:
 	}
-	if errors.Is(err, muxcore.ErrBackInService) || errors.Is(err, muxcore.ErrLastBackend) {
+	if errors.Is(err, muxcore.ErrBackInService) || errors.Is(err, muxcore.ErrLastBackend) || errors.Is(err, errGuarded) {
 		return http.StatusConflict
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -100,9 +100,17 @@ func addBackend(r *http.Request, t *tree, _ string) error {
 		return err
 	}
 	if err := t.store.Add(mux, b); err != nil {
-		return errors.Join(err, muxcore.Close(b.Store))
+		return errors.Join(err, letGo(b))
 	}
 	return nil
+}
+
+// letGo gives back the store of a backend that no mux has.
+func letGo(b muxcore.Backend) error {
+	if b.Release != nil {
+		return b.Release()
+	}
+	return muxcore.Close(b.Store)
 }
 
 // renamed gives a backend's config another name.
@@ -128,9 +136,12 @@ func makeBackend(raw json.RawMessage, t *tree, mux string) (muxcore.Backend, err
 	if mux != "" {
 		depth += 1 + strings.Count(mux, ".")
 	}
-	one, _, err := resolveBackend(ctx, caddy.NewReplacer(), raw, depth)
+	one, _, err := newResolver(ctx, activeApp()).backend(raw, depth)
 	if err != nil {
 		return muxcore.Backend{}, err
+	}
+	if one.Locks {
+		return muxcore.Backend{}, errors.New("locks: their place cannot change at run time")
 	}
 	alone := &branch{members: []member{one}}
 	alone.rename(strings.TrimSuffix(t.name+"."+mux, "."))
@@ -140,18 +151,19 @@ func makeBackend(raw json.RawMessage, t *tree, mux string) (muxcore.Backend, err
 	if err := alone.openStores(); err != nil {
 		return muxcore.Backend{}, err
 	}
-	one = alone.members[0]
-	if one.nested == nil {
-		return one.core(nil), nil
-	}
-	nested, err := one.nested.build(t)
+	b, err := alone.members[0].build(t)
 	if err != nil {
 		return muxcore.Backend{}, errors.Join(err, alone.closeStores())
 	}
-	return one.core(nested), nil
+	return b, nil
 }
 
-func removeBackend(_ *http.Request, t *tree, backend string) error { return t.store.Remove(backend) }
+func removeBackend(_ *http.Request, t *tree, backend string) error {
+	if err := t.checkRemoval(backend); err != nil {
+		return err
+	}
+	return t.store.Remove(backend)
+}
 
 // patchBackend sets a weight, the one thing that can be changed.
 func patchBackend(r *http.Request, t *tree, backend string) error {

@@ -15,25 +15,36 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
-// admin makes a call of the admin API and decodes the tree that it answers with.
-func admin(t *testing.T, method, target, body string) (int, treeStats) {
+// adminCall makes a call of the admin API. The answer to one that fails is the error's text.
+func adminCall(t *testing.T, method, target, body string) (status int, answer string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	err := new(adminAPI).serve(w, httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body)))
 	if apiErr, ok := errors.AsType[caddy.APIError](err); ok {
 		if apiErr.Err == nil || apiErr.Err.Error() == "" {
 			t.Errorf("%s %s: an error without words", method, target)
+			return apiErr.HTTPStatus, ""
 		}
-		return apiErr.HTTPStatus, treeStats{}
+		return apiErr.HTTPStatus, apiErr.Err.Error()
 	}
 	if err != nil {
 		t.Fatalf("%s %s = %v, want an API error", method, target, err)
 	}
+	return w.Code, w.Body.String()
+}
+
+// admin makes a call of the admin API and decodes the tree that it answers with.
+func admin(t *testing.T, method, target, body string) (int, treeStats) {
+	t.Helper()
+	status, answer := adminCall(t, method, target, body)
 	var stats treeStats
-	if err := json.Unmarshal(w.Body.Bytes(), &stats); err != nil {
-		t.Fatalf("%s %s answers %s: %v", method, target, w.Body, err)
+	if status != http.StatusOK {
+		return status, stats
 	}
-	return w.Code, stats
+	if err := json.Unmarshal([]byte(answer), &stats); err != nil {
+		t.Fatalf("%s %s answers %s: %v", method, target, answer, err)
+	}
+	return status, stats
 }
 
 // names lists the backends of a tree with their status, nested ones in brackets.

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -27,6 +29,7 @@ type App struct {
 
 	observer *observer
 	named    map[string]*door
+	making   []string // named trees that are being provisioned, each used by the one before
 
 	mu    sync.Mutex
 	trees map[string]adopted // by name
@@ -56,28 +59,49 @@ func (a *App) Provision(ctx caddy.Context) (err error) {
 	}
 	a.named = make(map[string]*door)
 	for _, name := range slices.Sorted(maps.Keys(a.Trees)) {
-		if err := a.provisionTree(ctx, name); err != nil {
-			return fmt.Errorf("trees: %s: %w", name, err)
+		if _, err := a.tree(ctx, name); err != nil {
+			return fmt.Errorf("trees: %w", err)
 		}
 	}
 	return nil
 }
 
+// tree finds a named tree. While the app is provisioned, those that others use are made before them, whatever their names.
+func (a *App) tree(ctx caddy.Context, name string) (*door, error) {
+	if d, ok := a.named[name]; ok {
+		return d, nil
+	}
+	if _, ok := a.Trees[name]; !ok {
+		return nil, unknownTree(name, slices.Sorted(maps.Keys(a.Trees)))
+	}
+	return a.provisionTree(ctx, name)
+}
+
 // provisionTree makes a named tree.
-func (a *App) provisionTree(ctx caddy.Context, name string) error {
+func (a *App) provisionTree(ctx caddy.Context, name string) (d *door, err error) {
+	if at := slices.Index(a.making, name); at >= 0 {
+		return nil, coded(muxcore.CodeRecursionDepthExceeded, "a cycle of use: %s", strings.Join(append(slices.Clone(a.making[at:]), name), " -> "))
+	}
+	a.making = append(a.making, name)
+	defer func() {
+		a.making = a.making[:len(a.making)-1]
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}()
 	if err := checkName("tree", name); err != nil {
-		return err
+		return nil, err
 	}
 	if a.Trees[name] == nil {
-		return errors.New("no backend")
+		return nil, errors.New("no backend")
 	}
-	root, err := resolveTree(ctx, name, *a.Trees[name])
+	root, err := newResolver(ctx, a).tree(name, *a.Trees[name])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d := new(door)
+	d = new(door)
 	a.named[name] = d
-	return d.join(a, root)
+	return d, d.join(a, root)
 }
 
 // Cleanup lets go of the named trees. Whoever still uses one keeps it open.
@@ -87,14 +111,6 @@ func (a *App) Cleanup() error {
 		errs = append(errs, d.leave())
 	}
 	return errors.Join(errs...)
-}
-
-// tree finds a named tree.
-func (a *App) tree(name string) (*door, error) {
-	if d, ok := a.named[name]; ok {
-		return d, nil
-	}
-	return nil, unknownTree(name, slices.Sorted(maps.Keys(a.Trees)))
 }
 
 // unknownTree is the error of a tree that no global option declares.

@@ -65,7 +65,7 @@ func (p *muxParser) add(d *caddyfile.Dispenser, b *Backend, own any) error {
 // options are those of every mux, top or nested:
 //
 //	mode failover|round_robin|weighted|sticky_by_key|shield|mirror
-//	backend <name> <type> [<args>...] { weight <n> · read_only · backup · timeout <dur> · health_key <key> · <type options> }
+//	backend <name> <type> [<args>...] { weight <n> · read_only · backup · timeout <dur> · health_key <key> · locks · <type options> }
 //	timeout <dur>
 //	deadline <dur>|off
 //	retry <n> [<delay> [<max>]]
@@ -280,6 +280,9 @@ func (b *Backend) options() []Option {
 	}
 	if b.Type != muxType {
 		all = append(all, Option{Word: "timeout", Parse: DurationOption(&b.Timeout)})
+	}
+	if b.Type != muxType && b.Type != useType {
+		all = append(all, Option{Word: "locks", Parse: FlagOption(&b.Locks)})
 	}
 	return all
 }

@@ -41,7 +41,7 @@ func TestTheTableOfAbilitiesIsTrue(t *testing.T) {
 	for _, kind := range backendTypes() {
 		configs, ok := samples[kind]
 		if !ok {
-			if kind != muxType && !strings.HasPrefix(kind, "test") && kind != "scripted" {
+			if kind != muxType && kind != useType && !strings.HasPrefix(kind, "test") && kind != "scripted" {
 				t.Errorf("type %s has no sample in this test", kind)
 			}
 			continue

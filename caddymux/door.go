@@ -15,6 +15,7 @@ type door struct {
 	left bool
 
 	writable bool // counts among the tree's doors
+	guards   []guarded
 }
 
 // admitWrites has the tree know that there is a writable door, as long as this one is there.
@@ -26,7 +27,7 @@ func (d *door) admitWrites() {
 // enter finds the named tree use, or makes the one that is written inline.
 func (d *door) enter(ctx caddy.Context, app *App, use, name string, m Mux) (*branch, error) {
 	if use == "" {
-		root, err := resolveTree(ctx, name, m)
+		root, err := newResolver(ctx, app).tree(name, m)
 		if err != nil {
 			return nil, err
 		}
@@ -39,7 +40,7 @@ func (d *door) enter(ctx caddy.Context, app *App, use, name string, m Mux) (*bra
 	if err != nil {
 		return nil, err
 	}
-	named, err := app.tree(use)
+	named, err := app.tree(ctx, use)
 	if err != nil {
 		return nil, fieldError{"use", err}
 	}
@@ -81,6 +82,9 @@ func (d *door) leave() error {
 	d.left = true // the tree stays known: a late request finds its successor by it
 	if d.writable {
 		d.tree.doors.Add(-1)
+	}
+	for _, g := range d.guards {
+		g.unguard()
 	}
 	if d.view != nil {
 		d.tree.unwatch(d.view)

@@ -29,13 +29,15 @@ type tree struct {
 	spool *spool
 
 	doors atomic.Int64 // writable ones
+	locks treeLocks
 
 	opened  sync.Once
 	openErr error
 	users   atomic.Int64 // configs together are one, each request is one; closed at 0
 
-	mu    sync.Mutex
-	views []*observer // of the configs that use the tree, in the order they came
+	mu     sync.Mutex
+	views  []*observer    // of the configs that use the tree, in the order they came
+	guards map[string]int // of backends that must not be removed
 
 	current  atomic.Pointer[observer]
 	counters counters
@@ -51,6 +53,9 @@ func newTree(root *branch) (*tree, error) {
 	t := &tree{name: root.name, root: root, done: make(chan struct{})}
 	if err := root.openStores(); err != nil {
 		return nil, err
+	}
+	if err := root.checkLocks(); err != nil {
+		return nil, errors.Join(err, root.closeStores())
 	}
 	t.spool = takeSpool()
 	for _, dir := range root.journalDirs() {
@@ -205,10 +210,15 @@ func (b *branch) openStores() error {
 	for i := range b.members {
 		one := &b.members[i]
 		var err error
-		if one.nested != nil {
+		switch {
+		case one.nested != nil:
 			err = one.nested.openStores()
-		} else if one.store, err = one.module.OpenStore(); err != nil {
-			one.store = nil // it may be a nil pointer, which is not a nil Store
+		case one.used != nil:
+			err = one.used.enter()
+		default:
+			if one.store, err = one.module.OpenStore(); err != nil {
+				one.store = nil // it may be a nil pointer, which is not a nil Store
+			}
 		}
 		if err != nil {
 			_ = b.closeStores()
@@ -230,16 +240,19 @@ func (b *branch) checkCore() error {
 // unmade stands for a nested mux while nobody calls it.
 type unmade struct{ muxcore.Store }
 
-// core is the member as the core takes it. nested is what stands in for a nested mux.
-func (one *member) core(nested muxcore.Store) muxcore.Backend {
-	store := one.store
-	if one.nested != nil {
-		store = nested
-	}
-	return muxcore.Backend{
-		Name: one.Name, Store: store, Weight: one.Weight, ReadOnly: one.ReadOnly, Backup: one.Backup,
+// core is the member as the core takes it. mux is what stands in for one that is a mux, nested or used.
+func (one *member) core(mux muxcore.Store) muxcore.Backend {
+	b := muxcore.Backend{
+		Name: one.Name, Store: one.store, Weight: one.Weight, ReadOnly: one.ReadOnly, Backup: one.Backup,
 		Timeout: one.timeout(), HealthKey: one.HealthKey,
 	}
+	if one.inner() != nil {
+		b.Store = mux
+	}
+	if one.used != nil {
+		b.Release = one.used.leave
+	}
+	return b
 }
 
 // build makes the mux, as a part of t.
@@ -254,17 +267,25 @@ func (b *branch) build(t *tree) (*muxcore.Mux, error) {
 	}
 	var backends []muxcore.Backend
 	for i := range b.members {
-		var nested muxcore.Store
-		if inner := b.members[i].nested; inner != nil {
-			mux, err := inner.build(t)
-			if err != nil {
-				return nil, err
-			}
-			nested = mux
+		one, err := b.members[i].build(t)
+		if err != nil {
+			return nil, err
 		}
-		backends = append(backends, b.members[i].core(nested))
+		backends = append(backends, one)
 	}
 	return muxcore.New(set, backends...)
+}
+
+// build makes the member, as a part of t.
+func (one *member) build(t *tree) (b muxcore.Backend, err error) {
+	var mux *muxcore.Mux
+	switch {
+	case one.nested != nil:
+		mux, err = one.nested.build(t)
+	case one.used != nil:
+		mux, err = one.used.open()
+	}
+	return one.core(mux), err
 }
 
 // closeStores closes the stores of a tree that never became a mux.
@@ -274,6 +295,8 @@ func (b *branch) closeStores() error {
 		switch one := &b.members[i]; {
 		case one.nested != nil:
 			errs = append(errs, one.nested.closeStores())
+		case one.used != nil:
+			errs = append(errs, one.used.leave())
 		case one.store != nil:
 			errs = append(errs, muxcore.Close(one.store))
 			one.store = nil

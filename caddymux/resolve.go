@@ -33,20 +33,39 @@ type member struct {
 	Backend
 	module BackendType // nil for a mux
 	nested *branch
+	used   *used
 	store  muxcore.Store // made of module
+}
+
+// inner is the mux that the member is, nested or used; nil if it is none.
+func (one *member) inner() *branch {
+	if one.used != nil {
+		return one.used.root
+	}
+	return one.nested
 }
 
 // timeout in place of the mux's.
 func (one *member) timeout() time.Duration { return time.Duration(one.Timeout) }
 
-// resolveTree makes the branch of a whole tree, and gives it its name.
-func resolveTree(ctx caddy.Context, name string, m Mux) (*branch, error) {
-	repl := caddy.NewReplacer()
-	name, err := replaceString(repl, "name", name, false)
+// resolver makes branches of configs. app, which finds the named trees, is nil where there is no config.
+type resolver struct {
+	ctx  caddy.Context
+	repl *caddy.Replacer
+	app  *App
+}
+
+func newResolver(ctx caddy.Context, app *App) resolver {
+	return resolver{ctx, caddy.NewReplacer(), app}
+}
+
+// tree makes the branch of a whole tree, and gives it its name.
+func (r resolver) tree(name string, m Mux) (*branch, error) {
+	name, err := replaceString(r.repl, "name", name, false)
 	if err != nil {
 		return nil, err
 	}
-	root, err := resolveMux(ctx, repl, m, 1)
+	root, err := r.mux(m, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -60,12 +79,12 @@ func resolveTree(ctx caddy.Context, name string, m Mux) (*branch, error) {
 	return root, root.placeJournals(defaultJournal(name), "")
 }
 
-// resolveMux makes the branch of a mux in which depth muxes stand in a chain, this one included.
-func resolveMux(ctx caddy.Context, repl *caddy.Replacer, m Mux, depth int) (*branch, error) {
+// mux makes the branch of a mux in which depth muxes stand in a chain, this one included.
+func (r resolver) mux(m Mux, depth int) (*branch, error) {
 	if err := checkDepth(depth); err != nil {
 		return nil, err
 	}
-	set, err := m.settings(repl)
+	set, err := m.settings(r.repl)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +93,7 @@ func resolveMux(ctx caddy.Context, repl *caddy.Replacer, m Mux, depth int) (*bra
 	var canonical []json.RawMessage
 	taken := make(map[string]bool)
 	for i, raw := range m.Backends {
-		one, own, err := resolveBackend(ctx, repl, raw, depth)
+		one, own, err := r.backend(raw, depth)
 		if err != nil {
 			return nil, fmt.Errorf("backend %s: %w", nameOr(one.Name, i), err)
 		}
@@ -102,15 +121,15 @@ func nameOr(name string, i int) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// resolveBackend makes a member of a backend's JSON, and its JSON without placeholders.
-func resolveBackend(ctx caddy.Context, repl *caddy.Replacer, raw json.RawMessage, depth int) (member, json.RawMessage, error) {
+// backend makes a member of a backend's JSON, and its JSON without placeholders.
+func (r resolver) backend(raw json.RawMessage, depth int) (member, json.RawMessage, error) {
 	shared, own, err := splitBackend(raw)
 	one := member{Backend: shared}
 	if err != nil {
 		return one, nil, err
 	}
 	for field, value := range map[string]*string{"name": &one.Name, "health_key": &one.HealthKey} {
-		if *value, err = replaceString(repl, field, *value, false); err != nil {
+		if *value, err = replaceString(r.repl, field, *value, false); err != nil {
 			return one, nil, err
 		}
 	}
@@ -118,29 +137,35 @@ func resolveBackend(ctx caddy.Context, repl *caddy.Replacer, raw json.RawMessage
 		return one, nil, err
 	}
 	if one.Type == muxType {
-		return resolveNested(ctx, repl, one, own, depth)
+		return r.nested(one, own, depth)
 	}
 	kind, err := newBackendType(one.Type)
 	if err != nil {
 		return one, nil, err
 	}
-	if err := replaceFields(repl, own, credentialsOf(kind)); err != nil {
+	if err := replaceFields(r.repl, own, credentialsOf(kind)); err != nil {
 		return one, nil, err
 	}
 	config, err := json.Marshal(own)
 	if err != nil {
 		return one, nil, err
 	}
-	loaded, err := ctx.LoadModuleByID(backendNamespace+"."+one.Type, config)
+	loaded, err := r.ctx.LoadModuleByID(backendNamespace+"."+one.Type, config)
 	if err != nil {
 		return one, nil, err
 	}
 	one.module = loaded.(BackendType) // newBackendType has seen to that
+	if use, ok := one.module.(*UseBackend); ok {
+		if one.used, err = r.use(use.Tree, depth); err != nil {
+			return one, nil, err
+		}
+		own["of"] = one.used.canonical() // so that the tree is made anew when that one changes
+	}
 	joined, err := joinBackend(&one.Backend, own)
 	return one, joined, err
 }
 
-func resolveNested(ctx caddy.Context, repl *caddy.Replacer, one member, own map[string]json.RawMessage, depth int) (member, json.RawMessage, error) {
+func (r resolver) nested(one member, own map[string]json.RawMessage, depth int) (member, json.RawMessage, error) {
 	config, err := json.Marshal(own)
 	if err != nil {
 		return one, nil, err
@@ -149,7 +174,7 @@ func resolveNested(ctx caddy.Context, repl *caddy.Replacer, one member, own map[
 	if err := caddy.StrictUnmarshalJSON(config, &inner); err != nil {
 		return one, nil, err
 	}
-	if one.nested, err = resolveMux(ctx, repl, inner, depth+1); err != nil {
+	if one.nested, err = r.mux(inner, depth+1); err != nil {
 		return one, nil, err
 	}
 	joined, err := joinBackend(&one.Backend, one.nested.resolved)
@@ -284,14 +309,11 @@ func (b *branch) rename(name string) {
 // fileRoots lists the folders of the file backends.
 func (b *branch) fileRoots() []string {
 	var roots []string
-	for i := range b.members {
-		if rooted, ok := b.members[i].module.(Rooted); ok {
+	b.eachSeat(func(s seat) {
+		if rooted, ok := s.module.(Rooted); ok {
 			roots = append(roots, rooted.FileRoot())
 		}
-		if nested := b.members[i].nested; nested != nil {
-			roots = append(roots, nested.fileRoots()...)
-		}
-	}
+	})
 	return roots
 }
 

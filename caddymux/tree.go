@@ -17,7 +17,8 @@ type Mux struct {
 	// letters, digits, `_` and `-`, at most 64, and not a mode), `type` (required), `weight` (integer; the share under
 	// `weighted`, 0 is never chosen for reads yet written to in a fan-out; default: 1), `read_only` (no write ever goes
 	// there), `backup` (asked only when all others are down or have failed), `timeout` (in place of the mux's) and
-	// `health_key` (the key that active health checks ask for; default: the cheapest request the type has).
+	// `health_key` (the key that active health checks ask for; default: the cheapest request the type has) and `locks` (keep the
+	// locks of the certificate storage here; default: on the first backend whose type can, which are `file`, `memory` and `s3`).
 	Backends []json.RawMessage `json:"backends,omitempty" caddy:"namespace=storage_mux.backends inline_key=type"`
 
 	// The longest a backend may make no progress: up to its answer, and then between the bytes of a body. A backend
@@ -93,7 +94,7 @@ type Mux struct {
 
 // Backend is what backends of all types have in common. These keys are taken out of a backend's JSON before its type's
 // module sees it; a type must not define options of these names. (A nested mux keeps `timeout`: it is an option of
-// every mux, and there it is that of the backends inside.)
+// every mux, and there it is that of the backends inside. Neither it nor a tree that is used has `locks`.)
 type Backend struct {
 	Name      string         `json:"name"`
 	Type      string         `json:"type"`
@@ -102,10 +103,14 @@ type Backend struct {
 	Backup    bool           `json:"backup,omitempty"`
 	Timeout   caddy.Duration `json:"timeout,omitempty"`
 	HealthKey string         `json:"health_key,omitempty"`
+	Locks     bool           `json:"locks,omitempty"`
 }
 
-// muxType is the type of backend that is a mux itself.
-const muxType = "mux"
+// The types of backend that are muxes themselves.
+const (
+	muxType = "mux"
+	useType = "use"
+)
 
 // split parts a backend's JSON into what all types share and what its type alone knows.
 func splitBackend(raw json.RawMessage) (Backend, map[string]json.RawMessage, error) {
@@ -143,6 +148,9 @@ func (b *Backend) shared() []sharedField {
 	}
 	if b.Type != muxType {
 		fields = append(fields, sharedField{"timeout", &b.Timeout})
+	}
+	if b.Type != muxType && b.Type != useType {
+		fields = append(fields, sharedField{"locks", &b.Locks})
 	}
 	return fields
 }

@@ -30,6 +30,9 @@ func (b *backend) letGo() error {
 	if b.holds.n.Add(-1) > 0 {
 		return nil
 	}
+	if b.Release != nil {
+		return b.Release()
+	}
 	return Close(b.Store)
 }
 

@@ -18,7 +18,10 @@ func (m *Mux) Add(mux string, cfg Backend) error {
 	if err := checkBackend(&cfg); err != nil {
 		return err
 	}
-	if m.base+1+depthOf(cfg.Store) > MaxDepth || contains(cfg.Store, m) {
+	if trees := cycle(cfg.Store, m); trees != nil {
+		return &Error{Code: CodeRecursionDepthExceeded, Backend: cfg.Name, Err: fmt.Errorf("a cycle: %s", strings.Join(trees, " -> "))}
+	}
+	if int(m.base.Load())+1+depthOf(cfg.Store) > MaxDepth {
 		return tooDeep(cfg.Name)
 	}
 	m.mu.Lock()
@@ -27,7 +30,7 @@ func (m *Mux) Add(mux string, cfg Backend) error {
 		return conflict(cfg.Name)
 	}
 	b := newBackend(cfg, m.set.Timeout, m.set.Now())
-	b.nest(m, m.base+1)
+	b.nest(m)
 	m.backends = append(slices.Clip(m.backends), b)
 	m.refreshLocked()
 	m.mu.Unlock()
@@ -60,6 +63,7 @@ func (m *Mux) Remove(name string) error {
 	b.stopHealth()
 	m.leaving.Go(func() {
 		_ = b.drain.wait(context.Background()) // ends with the last call
+		b.unnest(m)
 		_ = b.letGo()
 	})
 	m.emit(Event{Kind: EventBackendRemoved, Name: b.Name})

@@ -125,13 +125,16 @@ type Backend struct {
 
 	// HealthKey is the key that active checks ask for. "": the cheapest request the store has.
 	HealthKey string
+
+	// Release is called in place of closing the store, for one that has other users. nil: the store is the mux's to close.
+	Release func() error
 }
 
 // Mux is a store made of stores. It is safe for concurrent use.
 type Mux struct {
 	set  Settings
 	mode rule
-	base int // muxes above this one
+	base atomic.Int64 // muxes above this one
 
 	snapshot  atomic.Pointer[view]
 	turn      atomic.Uint64 // of round robin
@@ -177,7 +180,7 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 	}
 	for _, cfg := range backends {
 		b := newBackend(cfg, set.Timeout, set.Now())
-		b.nest(m, 1)
+		b.nest(m)
 		m.backends = append(m.backends, b)
 	}
 	m.refresh()
@@ -349,30 +352,70 @@ func depthOf(s Store) int {
 	return 1 + deepest
 }
 
-// contains tells whether m is s, or inside of it.
-func contains(s Store, m *Mux) bool {
-	outer, ok := s.(*Mux)
-	if !ok {
-		return false
+// cycle names the muxes from m to s and on, inside of it, to m again; nil if s does not hold m.
+func cycle(s Store, m *Mux) []string {
+	var path func(*Mux) []string
+	path = func(at *Mux) []string {
+		if at == m {
+			return []string{at.set.Name}
+		}
+		for _, b := range at.snapshot.Load().all {
+			if b.nested == nil {
+				continue
+			}
+			if rest := path(b.nested); rest != nil {
+				return append([]string{at.set.Name}, rest...)
+			}
+		}
+		return nil
 	}
-	return outer == m || slices.ContainsFunc(outer.snapshot.Load().all, func(b *backend) bool { return contains(b.Store, m) })
+	if inner, ok := s.(*Mux); ok {
+		if found := path(inner); found != nil {
+			return append([]string{m.set.Name}, found...)
+		}
+	}
+	return nil
 }
 
 // nest tells a nested mux what is above it, so that what is added to it later is measured in the whole chain, and so that
 // what it can do is known above.
-func (b *backend) nest(parent *Mux, above int) {
+func (b *backend) nest(parent *Mux) {
 	if b.nested == nil {
 		return
 	}
 	b.nested.mu.Lock()
-	b.nested.base = max(b.nested.base, above)
 	if !slices.Contains(b.nested.parents, parent) {
-		b.nested.parents = append(b.nested.parents, parent)
+		b.nested.parents = append(slices.Clip(b.nested.parents), parent)
 	}
-	inner := b.nested.backends
 	b.nested.mu.Unlock()
-	for _, i := range inner {
-		i.nest(b.nested, above+1)
+	b.nested.measure()
+}
+
+// unnest takes back what nest told a mux that has other users, and so outlives this one.
+func (b *backend) unnest(parent *Mux) {
+	if b.nested == nil || b.Release == nil {
+		return
+	}
+	b.nested.mu.Lock()
+	b.nested.parents = slices.DeleteFunc(slices.Clone(b.nested.parents), func(m *Mux) bool { return m == parent })
+	b.nested.mu.Unlock()
+	b.nested.measure()
+}
+
+// measure counts the muxes above this one, and above those in it.
+func (m *Mux) measure() {
+	m.mu.Lock()
+	var above int64
+	for _, p := range m.parents {
+		above = max(above, p.base.Load()+1)
+	}
+	inner := m.backends
+	m.mu.Unlock()
+	m.base.Store(above)
+	for _, b := range inner {
+		if b.nested != nil {
+			b.nested.measure()
+		}
 	}
 }
 
@@ -401,6 +444,7 @@ func (m *Mux) Close() error {
 	m.leaving.Wait()
 	for _, b := range backends {
 		b.stopHealth()
+		b.unnest(m)
 		if err := b.letGo(); err != nil {
 			errs = append(errs, fmt.Errorf("closing backend %q: %w", b.Name, err))
 		}

@@ -1,0 +1,310 @@
+package caddymux
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+// certStore is a tree as certmagic's storage.
+type certStore struct {
+	tree   *tree
+	hold   func() *tree // keeps it open until release is called; nil if it cannot
+	logger *zap.Logger
+
+	mu   sync.Mutex
+	held map[string][]*tree // kept open by locks, by the name of the lock
+}
+
+func newCertStore(t *tree, logger *zap.Logger) *certStore {
+	return &certStore{tree: t, hold: t.acquire, logger: logger, held: make(map[string][]*tree)}
+}
+
+// String names the storage in logs, which would else show all that it consists of.
+func (s *certStore) String() string { return "storage_mux:" + s.tree.name }
+
+// errUnloaded is for calls that come when the config is gone and none has taken its place.
+var errUnloaded = errors.New("storage_mux: the config of this storage was unloaded")
+
+// open keeps the tree open until release is called on it.
+func (s *certStore) open() (*tree, error) {
+	if t := s.hold(); t != nil {
+		return t, nil
+	}
+	return nil, errUnloaded
+}
+
+// Store implements certmagic.Storage.
+func (s *certStore) Store(ctx context.Context, key string, value []byte) error {
+	t, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer t.release()
+	_, err = t.store.Put(ctx, certKey(key), bytes.NewReader(value), int64(len(value)), muxcore.PutOptions{})
+	return err
+}
+
+// Load implements certmagic.Storage.
+func (s *certStore) Load(ctx context.Context, key string) ([]byte, error) {
+	t, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer t.release()
+	o, err := t.store.Get(ctx, certKey(key), muxcore.GetOptions{})
+	if err != nil {
+		return nil, asAbsent(err)
+	}
+	defer func() { _ = o.Body.Close() }()
+	value, err := io.ReadAll(o.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading %q: %w", key, err)
+	}
+	return value, nil
+}
+
+// asAbsent makes fs.ErrNotExist of what can never be there.
+func asAbsent(err error) error {
+	if errors.Is(err, muxcore.ErrInvalidKey) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
+// Delete implements certmagic.Storage: the key, and all below it. It is no error if there is nothing.
+func (s *certStore) Delete(ctx context.Context, key string) error {
+	t, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer t.release()
+	var keys []string
+	if certKey(key) != muxcore.InternalPrefix {
+		keys = append(keys, certKey(key))
+	}
+	for e, err := range s.list(ctx, t, muxcore.ListOptions{Prefix: below(key)}) {
+		if err != nil {
+			return err
+		}
+		if _, ours := certName(e.Key); ours {
+			keys = append(keys, e.Key)
+		}
+	}
+	var errs []error
+	for _, one := range keys {
+		if _, err := t.store.Delete(ctx, one, muxcore.DeleteOptions{}); err != nil && !errors.Is(asAbsent(err), fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Exists implements certmagic.Storage.
+func (s *certStore) Exists(ctx context.Context, key string) bool {
+	_, err := s.Stat(ctx, key)
+	return err == nil
+}
+
+// Stat implements certmagic.Storage.
+func (s *certStore) Stat(ctx context.Context, key string) (certmagic.KeyInfo, error) {
+	t, err := s.open()
+	if err != nil {
+		return certmagic.KeyInfo{}, err
+	}
+	defer t.release()
+	if certKey(key) == muxcore.InternalPrefix {
+		return certmagic.KeyInfo{Key: key}, nil // the root is there
+	}
+	info, err := t.store.Stat(ctx, certKey(key), muxcore.Conditions{})
+	if err == nil {
+		return certmagic.KeyInfo{Key: key, Modified: info.ModTime, Size: max(info.Size, 0), IsTerminal: true}, nil
+	}
+	if err = asAbsent(err); !errors.Is(err, fs.ErrNotExist) {
+		return certmagic.KeyInfo{}, err
+	}
+	for e, listErr := range s.list(ctx, t, muxcore.ListOptions{Prefix: below(key)}) {
+		if listErr != nil {
+			return certmagic.KeyInfo{}, listErr
+		}
+		if _, ours := certName(e.Key); ours {
+			return certmagic.KeyInfo{Key: key}, nil
+		}
+	}
+	return certmagic.KeyInfo{}, err
+}
+
+// List implements certmagic.Storage: what lies below a path, folders included, as certmagic's own storage has it.
+func (s *certStore) List(ctx context.Context, dir string, recursive bool) ([]string, error) {
+	t, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer t.release()
+	root := strings.TrimPrefix(path.Clean("/"+dir), "/")
+	found := listing{root: root, recursive: recursive, seen: make(map[string]bool)}
+	if err := s.walk(ctx, t, below(dir), &found); err != nil {
+		return nil, err
+	}
+	if len(found.keys) > 0 || root == "" {
+		return found.keys, nil
+	}
+	_, err = t.store.Stat(ctx, certKey(dir), muxcore.Conditions{})
+	return nil, asAbsent(err)
+}
+
+// walk adds what lies below a prefix. A list that does not go deep sees folders as one entry, unless their names are so long
+// that they take several segments.
+func (s *certStore) walk(ctx context.Context, t *tree, prefix string, found *listing) error {
+	opts := muxcore.ListOptions{Prefix: prefix}
+	if !found.recursive && !strings.HasSuffix(prefix, longName) {
+		opts.Delimiter = "/"
+	}
+	for e, err := range s.list(ctx, t, opts) {
+		switch {
+		case err != nil:
+			return err
+		case e.IsPrefix && strings.HasSuffix(e.Key, longName):
+			if err := s.walk(ctx, t, e.Key, found); err != nil {
+				return err
+			}
+		default:
+			found.add(strings.TrimSuffix(e.Key, "/"))
+		}
+	}
+	return nil
+}
+
+// listing collects what a list yields, in its order, each once.
+type listing struct {
+	root      string // cleaned
+	recursive bool
+	keys      []string
+	seen      map[string]bool
+}
+
+// add adds a key of the tree, and the folders on the way to it.
+func (l *listing) add(key string) {
+	name, ours := certName(key)
+	if !ours {
+		return
+	}
+	rest := strings.TrimPrefix(strings.TrimPrefix(name, l.root), "/")
+	at := l.root
+	for more := true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		if at = path.Join(at, segment); !l.seen[at] {
+			l.seen[at] = true
+			l.keys = append(l.keys, at)
+		}
+		if !l.recursive {
+			return
+		}
+	}
+}
+
+// list is a list of the tree. A backend whose part is missing is an error, unless the others hold copies of what it has.
+func (s *certStore) list(ctx context.Context, t *tree, opts muxcore.ListOptions) func(yield func(muxcore.Entry, error) bool) {
+	var missing error
+	opts.OnDegraded = func(backend string, err error) {
+		if copies := t.root.set.Mode; copies == muxcore.Mirror || copies == muxcore.Shield {
+			s.logger.Warn("certificates are listed without one backend's part", zap.String("tree", t.name), zap.String("backend", backend), zap.Error(err))
+			return
+		}
+		missing = errors.Join(missing, fmt.Errorf("backend %q could not be listed: %w", backend, err))
+	}
+	return func(yield func(muxcore.Entry, error) bool) {
+		for e, err := range t.store.List(ctx, opts) {
+			if err == nil {
+				err = missing
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+		if missing != nil {
+			yield(muxcore.Entry{}, missing)
+		}
+	}
+}
+
+// Lock implements certmagic.Locker. The tree stays open until the lock is given back.
+func (s *certStore) Lock(ctx context.Context, name string) error {
+	_, err := s.lock(name, func(t *tree) (bool, error) { return true, t.locks.locker.Lock(ctx, name) })
+	return err
+}
+
+// TryLock implements certmagic.TryLocker.
+func (s *certStore) TryLock(ctx context.Context, name string) (bool, error) {
+	return s.lock(name, func(t *tree) (bool, error) { return t.locks.locker.TryLock(ctx, name) })
+}
+
+func (s *certStore) lock(name string, take func(*tree) (bool, error)) (bool, error) {
+	t, err := s.open()
+	if err != nil {
+		return false, err
+	}
+	if err := t.findLocks(); err != nil { // of a newer tree, perhaps
+		t.release()
+		return false, err
+	}
+	ok, err := take(t)
+	if !ok || err != nil {
+		t.release()
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[name] = append(s.held[name], t)
+	return true, nil
+}
+
+// Unlock implements certmagic.Locker.
+func (s *certStore) Unlock(ctx context.Context, name string) error {
+	s.mu.Lock()
+	all := s.held[name]
+	if len(all) == 0 {
+		s.mu.Unlock()
+		return fmt.Errorf("unlocking %q: this lock is not held", name)
+	}
+	t := all[0]
+	if s.held[name] = all[1:]; len(all) == 1 {
+		delete(s.held, name)
+	}
+	s.mu.Unlock()
+	defer t.release()
+	return t.locks.locker.Unlock(ctx, name)
+}
+
+// RenewLockLease implements certmagic.LockLeaseRenewer. Locks are refreshed for as long as this process lives, whatever time
+// is asked for; a longer one would only have others wait longer after its end.
+func (s *certStore) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+	s.mu.Lock()
+	all := s.held[name]
+	s.mu.Unlock()
+	if len(all) == 0 {
+		return fmt.Errorf("renewing %q: this lock is not held", name)
+	}
+	return all[0].locks.locker.Renew(ctx, name)
+}
+
+// Interface guards.
+var (
+	_ certmagic.Storage          = (*certStore)(nil)
+	_ certmagic.TryLocker        = (*certStore)(nil)
+	_ certmagic.LockLeaseRenewer = (*certStore)(nil)
+	_ fmt.Stringer               = (*certStore)(nil)
+)

@@ -1,0 +1,132 @@
+package caddymux
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+)
+
+func TestAUsedTreeIsTheVeryOneThatOthersUse(t *testing.T) {
+	f := scripted(t, "used")
+	// The names sort so that the user comes first.
+	options := "storage_mux all failover {\n backend inner use site\n backend spare memory\n}\nstorage_mux site failover {\n cooldown 1h\n journal off\n backend f scripted used\n backend m memory\n}"
+	const doors = "handle_path /w/* {\n storage_mux {\n use all\n writable\n }\n}\nhandle {\n header >X-Backend {http.storage_mux.backend}\n storage_mux {\n use site\n }\n}"
+	c := runWith(t, options, doors)
+	c.expect(http.StatusCreated, "PUT", "/w/x", "body")
+	if got := c.expect(http.StatusOK, "GET", "/x", ""); got.body != "body" {
+		t.Errorf("body = %q", got.body)
+	}
+	f.Break(&muxcore.Error{Code: muxcore.CodeUnavailable})
+	c.expect(http.StatusNotFound, "GET", "/x", "") // m's word: f goes down, in the one and only tree
+	calls := f.AllCalls()
+	for range 3 {
+		c.expect(http.StatusNotFound, "GET", "/w/x", "")
+	}
+	if n := f.AllCalls(); n != calls {
+		t.Errorf("%d calls more of a backend that is down in the tree that is used", n-calls)
+	}
+	// Both outlive a reload; a change of the inner one makes the outer one anew, and nothing stays behind.
+	before := newest("all")
+	before.release()
+	if err := c.loadWith(options, doors+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if after := newest("all"); after != before {
+		t.Error("the tree did not outlive the reload")
+	} else {
+		after.release()
+	}
+	if err := c.loadWith(strings.Replace(options, "cooldown 1h", "cooldown 2h", 1), doors); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(http.StatusNotFound, "GET", "/w/y", "")
+	c.eventually("the old trees are closed", func() bool { return treesAlive() == 2 })
+	c.load(`respond "no tree"`)
+	c.eventually("no tree is alive", func() bool { return treesAlive() == 0 })
+}
+
+func TestACycleOfUseIsALoadErrorThatNamesIt(t *testing.T) {
+	for _, test := range []struct{ options, want string }{
+		{"storage_mux a {\n backend x use a\n}", "a cycle of use: a -> a"},
+		{"storage_mux a {\n backend x use b\n}\nstorage_mux b {\n backend y use c\n}\nstorage_mux c {\n backend z use b\n}", "a cycle of use: b -> c -> b"},
+		{"storage_mux z {\n backend x mux mirror {\n  backend y use m\n }\n}\nstorage_mux m {\n backend x use z\n}", "a cycle of use: m -> z -> m"},
+	} {
+		c := run(t, `respond "first"`)
+		err := c.loadWith(test.options, `respond "second"`)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, &muxcore.Error{Code: muxcore.CodeRecursionDepthExceeded}) && !strings.Contains(err.Error(), "RECURSION_DEPTH_EXCEEDED") {
+			t.Errorf("%s\ngives %v, want %q", test.options, err, test.want)
+		}
+		if n := treesAlive(); n != 0 {
+			t.Errorf("%d trees are alive after the failed load", n)
+		}
+	}
+}
+
+// chain declares trees t1 to tn, each but the first with the one before as its backend.
+func chain(n int) string {
+	all := "storage_mux t1 memory:\n"
+	for i := 2; i <= n; i++ {
+		all += fmt.Sprintf("storage_mux t%d {\n backend x use t%d\n}\n", i, i-1)
+	}
+	return all
+}
+
+func TestUseCountsOneInAChain(t *testing.T) {
+	c := run(t, `respond "first"`)
+	for n, site := range map[int]string{8: "storage_mux {\n use t8\n}", 7: "storage_mux {\n backend o use t7\n}"} {
+		if err := c.loadWith(chain(n), site); err != nil {
+			t.Errorf("eight in a chain: %v", err)
+		}
+		c.expect(http.StatusNotFound, "GET", "/x", "")
+	}
+	for n, site := range map[int]string{9: `respond "never"`, 8: "storage_mux {\n backend o use t8\n}"} {
+		if err := c.loadWith(chain(n), site); err == nil || !strings.Contains(err.Error(), "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED") {
+			t.Errorf("nine in a chain: %v", err)
+		}
+	}
+	nested := strings.Repeat("backend n mux {\n", 7) + "backend x use t1\n" + strings.Repeat("}\n", 7)
+	if err := c.loadWith(chain(1), "storage_mux {\n"+nested+"}"); err == nil || !strings.Contains(err.Error(), "RECURSION_DEPTH_EXCEEDED") {
+		t.Errorf("nine in a chain of nested ones: %v", err)
+	}
+}
+
+func TestUseOfAnUnknownTreeIsALoadError(t *testing.T) {
+	c := run(t, `respond "first"`)
+	err := c.loadWith("storage_mux site {\n backend x use missing\n}", `respond "second"`)
+	if err == nil || !strings.Contains(err.Error(), `unknown storage tree "missing", known are site`) {
+		t.Errorf("loading: %v", err)
+	}
+}
+
+func TestATreeCanBeUsedAtRunTime(t *testing.T) {
+	c := runWith(t, "storage_mux a memory:\nstorage_mux b {\n backend a use a\n}\nstorage_mux c memory:", "storage_mux {\n use c\n}")
+	add := func(tree, config string) (int, string) {
+		return adminCall(t, http.MethodPost, "/storage_mux/"+tree+"/backends", config)
+	}
+	if status, body := add("c", `{"name":"more","type":"use","tree":"b"}`); status != http.StatusOK || !strings.Contains(body, `"more"`) {
+		t.Fatalf("adding = %d %s", status, body)
+	}
+	for tree, config := range map[string]string{"a": `{"name":"x","type":"use","tree":"c"}`, "b": `{"name":"x","type":"use","tree":"b"}`} {
+		if status, body := add(tree, config); status != http.StatusBadRequest || !strings.Contains(body, "a cycle: "+tree+" -> ") || !strings.Contains(body, "-> "+tree) {
+			t.Errorf("a cycle by %s: %d %s", tree, status, body)
+		}
+	}
+	if status, body := add("c", `{"name":"x","type":"use","tree":"missing"}`); status != http.StatusBadRequest || !strings.Contains(body, "unknown storage tree") {
+		t.Errorf("an unknown tree: %d %s", status, body)
+	}
+	if status, body := add("c", `{"name":"x","type":"memory","locks":true}`); status != http.StatusBadRequest || !strings.Contains(body, "cannot change at run time") {
+		t.Errorf("locks at run time: %d %s", status, body)
+	}
+	if status, body := adminCall(t, http.MethodDelete, "/storage_mux/c/backends/more", ""); status != http.StatusOK {
+		t.Errorf("removing = %d %s", status, body)
+	}
+	if status, body := add("a", `{"name":"x","type":"use","tree":"c"}`); status != http.StatusOK {
+		t.Errorf("without the other way there is no cycle: %d %s", status, body)
+	}
+	c.load(`respond "no tree"`)
+	c.eventually("no tree is alive", func() bool { return treesAlive() == 0 })
+}
