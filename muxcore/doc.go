@@ -48,5 +48,7 @@
 // after a cooldown; a check is an active health check; a fan-out is one write to many; a miss is a write that a backend
 // should have and has not; an identity is a strong ETag that is the same on every backend.
 //
+// What Caddy keeps in a tree for itself has locks (package locks): they live in one store, and never go through a mux.
+//
 // Decisions and what was rejected stand in DESIGN.md.
 package muxcore
