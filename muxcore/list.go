@@ -42,9 +42,10 @@ type lister struct {
 	opts    ListOptions
 	yield   func(Entry, error) bool
 	given   int
-	marked  bool // some backends lack the newest state of keys
-	single  bool // one backend's word is final
-	stopped bool // by the caller, or by the limit
+	marked  bool     // some backends lack the newest state of keys
+	marks   []string // these keys, in order; nil: not looked up yet
+	single  bool     // one backend's word is final
+	stopped bool     // by the caller, or by the limit
 }
 
 // give yields an entry and tells whether to go on.

@@ -1,6 +1,11 @@
 package muxcore
 
-import "context"
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+)
 
 // pick is the cursor whose entry for key is listed, nil if none is: the one that a read would be answered by. A key that is
 // known to be deleted is not listed, nor is what only backends have that lack its newest state, while others can tell.
@@ -34,7 +39,7 @@ func (l *lister) pick(ctx context.Context, cursors []*cursor, key string) *curso
 // pickPrefix lists keys rolled up only if one of them is listed: which is to be found out where some of them have marks.
 func (l *lister) pickPrefix(ctx context.Context, cursors []*cursor, prefix string) *cursor {
 	first := atKey(cursors, prefix)
-	if len(l.m.journal.Keys(prefix, "", 1)) == 0 {
+	if !l.anyMarked(prefix) {
 		if !l.single {
 			return first
 		}
@@ -54,6 +59,16 @@ func (l *lister) pickPrefix(ctx context.Context, cursors []*cursor, prefix strin
 		}
 	}
 	return nil
+}
+
+// anyMarked tells whether a key that begins with prefix has a mark, or had one when the list came to the first prefix: there may
+// be many marks, and many prefixes.
+func (l *lister) anyMarked(prefix string) bool {
+	if l.marks == nil {
+		l.marks = append([]string{}, l.m.journal.Keys(l.opts.Prefix, "", math.MaxInt)...)
+	}
+	i, _ := slices.BinarySearch(l.marks, prefix)
+	return i < len(l.marks) && strings.HasPrefix(l.marks[i], prefix)
 }
 
 // atKey is the first cursor that stands at key.

@@ -87,6 +87,13 @@ func (n *memo) failed(class Class) {
 	}
 }
 
+// left takes in how the call of one backend ended that a Put was to go to. Where nothing was begun, nobody else should have it.
+func (n *memo) left(class Class) {
+	if n != nil && n.seq != 0 {
+		n.failed(class)
+	}
+}
+
 // deleted takes in what became of a delete that was decided, if it had to be, by decided.
 func (n *memo) deleted(o *operation, shares []share, decided *backend, took bool) {
 	if n == nil {

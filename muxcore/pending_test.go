@@ -474,6 +474,33 @@ func TestAFailedWriteLeavesBackendsAlike(t *testing.T) {
 	}
 }
 
+// Where a write goes to one backend in place of another that is away, that holds as well.
+func TestAFailedWriteElsewhereLeavesBackendsAlike(t *testing.T) {
+	for _, size := range []int{10, 100_000} {
+		synctest.Test(t, func(t *testing.T) {
+			backends, hooks := crowd(t, 1, 1)
+			backends[1].Store = late{hooks[1]}
+			m := newMux(t, muxcore.Settings{Journal: newJournal(t).Scope("")}, backends...)
+			if err := m.Drain(t.Context(), "b0"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Put(t.Context(), "k", strings.NewReader(long(size)), int64(size), muxcore.PutOptions{}); err == nil {
+				t.Fatal("Put succeeds although nobody has said so")
+			}
+			time.Sleep(3 * time.Minute)
+			wantBody(t, m, "k", long(size), "b1")
+			if err := m.Undrain("b0"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Minute)
+			wantAlike(t, hooks, "k", long(size))
+			if fmt.Sprint(pendingOf(m)) != "[0 0]" {
+				t.Errorf("pending %v", pendingOf(m))
+			}
+		})
+	}
+}
+
 // late is a store that commits its first puts and says that it has failed.
 type late struct{ *hooked }
 

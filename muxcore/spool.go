@@ -1,6 +1,7 @@
 package muxcore
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -88,7 +89,11 @@ func (s *Spool) create() (f *os.File, name string, err error) {
 	if s.fault != nil {
 		return nil, "", s.fault
 	}
-	if f, err = os.CreateTemp(s.dir, spoolPrefix); err != nil {
+	f, err = os.CreateTemp(s.dir, spoolPrefix)
+	if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(s.dir, 0o700) == nil { // removed by somebody
+		f, err = os.CreateTemp(s.dir, spoolPrefix)
+	}
+	if err != nil {
 		return nil, "", err
 	}
 	if inUse := os.Remove(f.Name()); inUse != nil { // not on every system

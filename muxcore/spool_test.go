@@ -360,6 +360,15 @@ func TestTheFilesOfASpool(t *testing.T) {
 	if err != nil || fmt.Sprint(names) != "[other]" {
 		t.Errorf("the folder holds %v, %v, want what is not the spool's alone", names, err)
 	}
+	if err := os.RemoveAll(dir); err != nil { // by somebody who thinks that it is not needed
+		t.Fatal(err)
+	}
+	backends, hooks = crowd(t, 1, 1)
+	backends[0].Store = partTaker{hooks[0], 1 << 20}
+	m = newMux(t, muxcore.Settings{Spool: spool}, backends...)
+	if _, err := m.Put(t.Context(), "new", bytes.NewReader(noise(2<<20)), 2<<20, muxcore.PutOptions{}); err != nil {
+		t.Errorf("Put with the folder gone = %v", err)
+	}
 }
 
 // The SHA-256 of what is streamed is found out once, by the outermost mux, and recorded by whoever records digests.

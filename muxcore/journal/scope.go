@@ -114,6 +114,9 @@ func (s *Scope) Watch() (more <-chan struct{}, stop func()) {
 func (s *Scope) Owed(backends []string) []string {
 	s.j.mu.Lock()
 	defer s.j.mu.Unlock()
+	if !slices.ContainsFunc(backends, func(name string) bool { return s.owed[name] > 0 }) {
+		return nil // without a look at the many keys that the others may lack
+	}
 	var keys []string
 	for key, m := range s.marks {
 		if slices.ContainsFunc(m.owed(), func(name string) bool { return slices.Contains(backends, name) }) {
