@@ -3,6 +3,7 @@ package integration_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -260,6 +261,43 @@ func checkVersions(t *testing.T, c *rig.Caddy, field string, body []byte, other 
 		}
 		if _, err := parts.NextPart(); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: more than two parts: %v", field, err)
+		}
+	}
+}
+
+// With encode in front, which ends its coding in an orderly way whatever happens, the end of a broken body is an error still.
+func TestABodyThatCannotGoOnIsAnErrorUnderEncode(t *testing.T) {
+	t.Parallel()
+	body := someBytes(1 << 20)
+	f1 := origin.New(t)
+	f1.Put("/x", origin.Object{Body: body, Header: http.Header{"Content-Type": {"text/plain"}}})
+	dir := t.TempDir()
+	roots := selfSigned(t, dir)
+	site := "encode gzip\nstorage_mux {\ncooldown 1ms 1ms\nlast_resort\ntimeout 1s\nbackend f1 http {$F1}\n}\n}\n"
+	c := rig.Start(t, "http://:{$PORT2} {\n"+site+"https://localhost:{$PORT} {\ntls {$DIR}/cert.pem {$DIR}/key.pem\n"+site, rig.InDir(dir), rig.Env("F1", f1.URL()))
+	for version, client := range versions(t, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: "localhost"}) {
+		f1.Script(origin.Faults{ResetAfter: 500_000})
+		<-time.After(5 * time.Millisecond)                                                    // its cooldown
+		status, got, err := fetch(t, client, "https://localhost:"+c.Word("PORT")+"/x", false) // decodes, as no coding was asked for
+		judgeBroken(t, fmt.Sprint("HTTP/", version), body, false, status, got, err)
+	}
+	for _, proto := range []string{"HTTP/1.0", "HTTP/1.1"} {
+		f1.Script(origin.Faults{ResetAfter: 500_000})
+		<-time.After(5 * time.Millisecond)
+		status, coded, err := fetchRaw(t, "127.0.0.1:"+c.Word("PORT2"), "GET /x "+proto+"\r\nHost: x\r\nConnection: close\r\nAccept-Encoding: gzip\r\n\r\n")
+		if err == nil {
+			t.Errorf("%s: %d ended cleanly after %d coded bytes", proto, status, len(coded))
+		}
+		if len(coded) == 0 {
+			continue
+		}
+		plain, err := gzip.NewReader(bytes.NewReader(coded))
+		if err != nil {
+			t.Errorf("%s: %v", proto, err)
+			continue
+		}
+		if got, _ := io.ReadAll(plain); len(got) >= len(body) || !bytes.Equal(got, body[:len(got)]) {
+			t.Errorf("%s: %d bytes of which some are wrong", proto, len(got))
 		}
 	}
 }
