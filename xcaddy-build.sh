@@ -90,7 +90,7 @@ check_modules() {
 	modules=$("$CADDY_BIN" list-modules) || return 1
 	for want in http.handlers.storage_mux storage_mux.backends.file storage_mux.backends.http \
 		storage_mux.backends.memory storage_mux.backends.swift storage_mux.backends.rackspace \
-		storage_mux.backends.bunny http.reverse_proxy.transport.relay_breaker \
+		storage_mux.backends.bunny storage_mux.backends.s3 http.reverse_proxy.transport.relay_breaker \
 		http.reverse_proxy.selection_policies.relay_breaker; do
 		if ! grep -qx -- "$want" <<<"$modules"; then
 			printf 'module %s is not in %s\n' "$want" "$CADDY_BIN"

@@ -49,7 +49,7 @@ func TestBadJSONIsAnErrorThatNamesTheField(t *testing.T) {
 		`{"hide":[""],"backends":[{"name":"m","type":"memory"}]}`:                                            "hide",
 		`{"hide":["[a"],"backends":[{"name":"m","type":"memory"}]}`:                                          "hide",
 		`{"backends":[{"name":"m"}]}`:                                                                        `unknown backend type ""`,
-		`{"backends":[{"name":"m","type":"floppy"}]}`:                                                        `"floppy", known are bunny, file, http, memory, mux, rackspace, scripted, swift`,
+		`{"backends":[{"name":"m","type":"floppy"}]}`:                                                        `"floppy", known are bunny, file, http, memory, mux, rackspace, s3, scripted, swift, use`,
 		`{"backends":[{"name":"m","type":"file.x"}]}`:                                                        `"file.x"`,
 		`{"backends":[{"name":"m","type":1}]}`:                                                               "type: ",
 		`{"backends":[{"name":"m","type":"memory","weight":"2"}]}`:                                           "weight: ",
@@ -66,6 +66,9 @@ func TestBadJSONIsAnErrorThatNamesTheField(t *testing.T) {
 		`{"backends":[{"name":"f","type":"file","root":"/x","mode":"0444"}]}`:                                "mode",
 		`{"backends":[{"name":"h","type":"http"}]}`:                                                          "base_url",
 		`{"backends":[{"name":"h","type":"http","base_url":"gopher://x"}]}`:                                  "gopher",
+		`{"backends":[{"name":"s","type":"s3"}]}`:                                                            "bucket: missing",
+		`{"backends":[{"name":"s","type":"s3","bucket":"bucket","path_style":"on"}]}`:                        "path_style",
+		`{"backends":[{"name":"s","type":"s3","bucket":"bucket","secret_key":"{env.NO_SUCH_X}"}]}`:           "secret_key: {env.NO_SUCH_X}",
 		`{"backends":[{"name":"n","type":"mux"}]}`:                                                           `backend "n": STORAGE_MUX.BACKEND_NOT_FOUND`,
 		`{"backends":[{"name":"n","type":"mux","colour":"red"}]}`:                                            "colour",
 		`{"backends":[{"name":"n","type":"mux","backends":[{"name":"m","type":"memory","weight":-1}]}]}`:     `backend "n": backend "m": STORAGE_MUX.INVALID_WEIGHT`,
@@ -158,6 +161,9 @@ func TestSecretsAreNotInErrors(t *testing.T) {
 	for _, config := range []string{
 		`{"backends":[{"name":"h","type":"http","base_url":"ftp://u:{env.MUX_TEST_SECRET}@a"}]}`,
 		`{"backends":[{"name":"h","type":"http","base_url":"http://u:hunter2@a b"}]}`,
+		`{"backends":[{"name":"s","type":"s3","bucket":"bucket","endpoint":"https://u:{env.MUX_TEST_SECRET}@h"}]}`,
+		`{"backends":[{"name":"s","type":"s3","bucket":"bucket","secret_key":"{env.MUX_TEST_SECRET}"}]}`,
+		`{"backends":[{"name":"s","type":"s3","bucket":"bucket","session_token":"{env.MUX_TEST_SECRET}","access_key":"a"}]}`,
 		`{"backends":[{"name":"h","type":"http","base_url":"http://a","header":{"A":["{env.MUX_TEST_SECRET}\u0001"]}}]}`,
 		`{"backends":[{"name":"h","type":"http","base_url":"http://a","header":{"Range":["{env.MUX_TEST_SECRET}"]}}]}`,
 	} {

@@ -126,10 +126,10 @@ func (s *Store) Close() error {
 // Waits implements muxcore.Waiter.
 func (s *Store) Waits() muxcore.Waits { return muxcore.WaitsWithContext }
 
-// Capabilities implements muxcore.Capable. ConditionalWrite, and with it Locks, is true until the endpoint was found not to honour
-// conditions.
+// Capabilities implements muxcore.Capable. What takes conditions is true until the endpoint was found not to honour them.
 func (s *Store) Capabilities() muxcore.Capabilities {
-	return muxcore.Capabilities{Write: true, List: true, Metadata: true, Range: true, Digests: true, ConditionalWrite: s.honours.hopeful(), Locks: s.honours.hopeful()}
+	honours := s.honours.hopeful()
+	return muxcore.Capabilities{Write: true, List: true, Metadata: true, Range: true, Digests: true, ConditionalWrite: honours, Locks: honours}
 }
 
 // CheckKey implements muxcore.KeyChecker: with the prefix, a key must still be no longer than S3 takes.
