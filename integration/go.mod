@@ -11,6 +11,7 @@ require (
 	github.com/quic-go/quic-go v0.63.0
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/suaveplan/caddy-storage-mux v0.0.0
+	golang.org/x/net v0.60.0
 )
 
 require (
@@ -21,7 +22,6 @@ require (
 	go.opentelemetry.io/otel v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
-	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 )

@@ -180,6 +180,21 @@ var balancedScenarios = []scenario{
 		asks: []ask{{path: "/nothing"}, {path: "/x?status=502"}, {}},
 	},
 	{name: "upstreams from DNS", to: "", options: "dynamic a {\nname localhost\nport {$A_PORT}\nversions ipv4\n}", asks: both(everyUpload, []ask{{path: "/large"}})},
+	{name: "services from DNS", to: "", options: "dynamic srv a.test {\nresolvers {$DNS}\n}", inner: "http {\nresolvers {$DNS}\n}", asks: both(everyUpload, []ask{{path: "/large"}})},
+	{
+		name: "a service that is dead, retried elsewhere", to: "", policy: "first", options: "dynamic multi {\nsrv dead.test {\nresolvers {$DNS}\n}\nsrv b.test {\nresolvers {$DNS}\n}\n}\nlb_retries 1\nfail_duration 1h",
+		inner: "http {\nresolvers {$DNS}\n}",
+		asks:  []ask{{method: "PUT", path: "/x", size: 20_000}, {}, {}},
+	},
+	{name: "a service that is not there", to: "{$A}", options: "dynamic srv none.test {\nresolvers {$DNS}\n}", asks: []ask{{}, {}}},
+	{name: "an HTTP proxy on the way", to: "{$A}", inner: "http {\nnetwork_proxy url http://{$RAW}\n}", asks: []ask{{path: "/x?a=b"}}},
+	{
+		name: "an HTTP proxy on the way that is dead, retried", to: "{$A} {$B}", policy: "round_robin", options: "lb_retries 1", inner: "http {\nnetwork_proxy url http://{$DEAD}\n}",
+		asks: []ask{{}, {method: "PUT", path: "/x", body: "data"}},
+	},
+	{name: "by header, else another policy", to: "{$A} {$B}", policy: "header X-Key {\nfallback first\n}", asks: []ask{{}, {header: []string{"X-Key", "b"}}, {}}},
+	{name: "the least busy", to: "{$A}", policy: "least_conn", asks: []ask{{}, {}}},
+	{name: "two at random", to: "{$A} {$A}", policy: "random_choose 2", asks: []ask{{}, {}}},
 	{
 		name: "passive health checks", to: "{$A} {$B}", policy: "first", options: "fail_duration 1h\nmax_fails 1\nunhealthy_status 5xx",
 		asks: []ask{{}, {path: "/x?status=500"}, {}, {}},

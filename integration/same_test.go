@@ -77,7 +77,11 @@ func (s scenario) site(number, wrapping int) string {
 			fmt.Fprintf(&out, "transport %s\n", s.inner)
 		}
 	} else {
-		fmt.Fprintf(&out, "lb_policy relay_breaker %s\ntransport relay_breaker s%d {\n%s\n", s.policy, number, wrappings[wrapping].options)
+		policy := s.policy
+		if strings.Contains(policy, "{") {
+			policy = "{\npolicy " + policy + "\n}"
+		}
+		fmt.Fprintf(&out, "lb_policy relay_breaker %s\ntransport relay_breaker s%d {\n%s\n", policy, number, wrappings[wrapping].options)
 		if s.inner != "" {
 			fmt.Fprintf(&out, "transport %s\n", s.inner)
 		}
@@ -149,29 +153,32 @@ func wantTelling(t *testing.T, all []scenario, plain [][]seen) {
 		return ""
 	}
 	for name, signs := range map[string][]string{
-		"every kind of answer":               {"X-Surprise", "b.css", "Status:204", "Status:304", "Broken:true"},
-		"every kind of answer over HTTP/2":   {"X-Surprise", "b.css", "Status:204", "Status:304", "Broken:true", "Proto:HTTP/2.0"},
-		"uploads":                            {"body=5000000", "coding=[chunked]", `X-Sum=["abc"]`},
-		"an https upstream":                  {"TLS HTTP/1.1", "alpn=http/1.1"},
-		"an https upstream over HTTP/2":      {"TLS2 HTTP/2.0", "alpn=h2"},
-		"a server name from the request":     {"sni=name.test"},
-		"an h2c upstream":                    {"H2C HTTP/2.0"},
-		"PROXY protocol, version 1":          {"announced=v1 [PROXY TCP4 127.0.0.1", "TCP4 10.0.0.7"},
-		"PROXY protocol, version 2":          {"announced=v2 2111 127.0.0.1", "2111 10.0.0.7"},
-		"PROXY protocol over h2c":            {"HTTP/2.0", "announced=v2 2111 127.0.0.1", "2111 10.0.0.7"},
-		"a unix socket":                      {"UNIX HTTP/1.1"},
-		"requests byte for byte":             {"Sec-WebSocket-Version: 13", "Sec-Websocket-Unknown", "PURGE"},
-		"FastCGI":                            {"FCGI HTTP/1.1", "body=5000000"},
-		"a body over the limit, buffered":    {"Status:413"},
-		"a dial error, retried":              {"A HTTP/1.1 PUT", "body=20000"},
-		"a status, retried":                  {"status=503", "B HTTP/1.1"},
-		"responses handled":                  {"instead of 404", "Status:418", "X-Kept"},
-		"headers up and down":                {`X-Added=["1 127`, "X-Server:[replaced]", `X-Was=["replaced-ori`},
-		"method and rewrite":                 {"POST /rewritten?was=%2Fx"},
-		"upstreams from DNS":                 {"A HTTP/1.1"},
-		"passive health checks":              {"Status:500", "B HTTP/1.1"},
-		"dial addresses from the request":    {"A HTTP/1.1", "B HTTP/1.1", "UNIX HTTP/1.1"},
-		"a dead upstream and an error route": {"sorry 502"},
+		"every kind of answer":                      {"X-Surprise", "b.css", "Status:204", "Status:304", "Broken:true"},
+		"every kind of answer over HTTP/2":          {"X-Surprise", "b.css", "Status:204", "Status:304", "Broken:true", "Proto:HTTP/2.0"},
+		"uploads":                                   {"body=5000000", "coding=[chunked]", `X-Sum=["abc"]`},
+		"an https upstream":                         {"TLS HTTP/1.1", "alpn=http/1.1"},
+		"an https upstream over HTTP/2":             {"TLS2 HTTP/2.0", "alpn=h2"},
+		"a server name from the request":            {"sni=name.test"},
+		"an h2c upstream":                           {"H2C HTTP/2.0"},
+		"PROXY protocol, version 1":                 {"announced=v1 [PROXY TCP4 127.0.0.1", "TCP4 10.0.0.7"},
+		"PROXY protocol, version 2":                 {"announced=v2 2111 127.0.0.1", "2111 10.0.0.7"},
+		"PROXY protocol over h2c":                   {"HTTP/2.0", "announced=v2 2111 127.0.0.1", "2111 10.0.0.7"},
+		"a unix socket":                             {"UNIX HTTP/1.1"},
+		"requests byte for byte":                    {"Sec-WebSocket-Version: 13", "Sec-Websocket-Unknown", "PURGE"},
+		"FastCGI":                                   {"FCGI HTTP/1.1", "body=5000000"},
+		"a body over the limit, buffered":           {"Status:413"},
+		"a dial error, retried":                     {"A HTTP/1.1 PUT", "body=20000"},
+		"a status, retried":                         {"status=503", "B HTTP/1.1"},
+		"responses handled":                         {"instead of 404", "Status:418", "X-Kept"},
+		"headers up and down":                       {`X-Added=["1 127`, "X-Server:[replaced]", `X-Was=["replaced-ori`},
+		"method and rewrite":                        {"POST /rewritten?was=%2Fx"},
+		"upstreams from DNS":                        {"A HTTP/1.1"},
+		"services from DNS":                         {"A HTTP/1.1", "body=5000000"},
+		"a service that is dead, retried elsewhere": {"B HTTP/1.1 PUT", "body=20000"},
+		"an HTTP proxy on the way":                  {"GET http://"},
+		"passive health checks":                     {"Status:500", "B HTTP/1.1"},
+		"dial addresses from the request":           {"A HTTP/1.1", "B HTTP/1.1", "UNIX HTTP/1.1"},
+		"a dead upstream and an error route":        {"sorry 502"},
 	} {
 		got := find(name)
 		for _, sign := range signs {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -96,6 +97,8 @@ func newBackstage(t *testing.T) *backstage {
 	dead := listen("tcp", local)
 	b.words["DEAD"] = dead.Addr().String()
 	dead.Close() // nobody listens there for as long as nobody else gets the port
+
+	b.serveNames(t)
 
 	raw := listen("tcp", local)
 	b.words["RAW"] = raw.Addr().String()
@@ -198,6 +201,9 @@ type received struct {
 func (b *backstage) receive(r *http.Request) (received, error) {
 	sum := sha256.New()
 	n, err := io.CopyN(sum, r.Body, beginning)
+	if errors.Is(err, io.EOF) {
+		return received{n: n, sum: sum.Sum(nil)}, nil // that was all
+	}
 	if err == nil {
 		select {
 		case b.begun <- struct{}{}:
@@ -206,8 +212,6 @@ func (b *backstage) receive(r *http.Request) (received, error) {
 		var more int64
 		more, err = io.Copy(sum, r.Body)
 		n += more
-	} else if err == io.EOF {
-		err = nil // that was all
 	}
 	return received{n: n, sum: sum.Sum(nil)}, err
 }
