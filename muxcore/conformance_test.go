@@ -107,7 +107,7 @@ func TestConformance(t *testing.T) {
 // withBroken adds a backend that fails all the time; where there is an order, it comes first.
 func withBroken(members []muxcore.Backend, mode muxcore.Mode) []muxcore.Backend {
 	one := 1
-	backends := append(members, muxcore.Backend{Name: "broken", Store: broken{}, ReadOnly: true, Weight: &one})
+	backends := append(slices.Clone(members), muxcore.Backend{Name: "broken", Store: broken{}, ReadOnly: true, Weight: &one})
 	if mode == muxcore.Failover || mode == muxcore.RoundRobin {
 		backends = append(backends[3:], backends[:3]...)
 	}

@@ -31,7 +31,7 @@ func Raw(tb testing.TB, script func(conn *net.TCPConn, r *http.Request) (keep bo
 			conns = append(conns, conn)
 			mu.Unlock()
 			wg.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }()
 				in := bufio.NewReader(conn)
 				for {
 					r, err := http.ReadRequest(in)
