@@ -1,6 +1,7 @@
 package caddymux
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -13,9 +14,11 @@ var (
 	errDictionary = errors.New("malformed structured field")
 	errBytes      = errors.New("value is no byte sequence")
 	errLength     = errors.New("digest of a wrong length")
+	errTwoDigests = errors.New("not the digest that Repr-Digest declares")
 )
 
-// declaredDigests reads Content-MD5 (RFC 1864) and Repr-Digest (RFC 9530). Algorithms that are unknown are ignored.
+// declaredDigests reads Content-MD5 (RFC 1864), and Repr-Digest and Content-Digest (RFC 9530), which say the same of a body that is put
+// whole. Algorithms that are unknown are ignored.
 func declaredDigests(h http.Header) (muxcore.Digests, error) {
 	var d muxcore.Digests
 	if lines := h["Content-Md5"]; len(lines) > 0 {
@@ -25,24 +28,30 @@ func declaredDigests(h http.Header) (muxcore.Digests, error) {
 		}
 		d.MD5 = sum
 	}
-	lines := h["Repr-Digest"]
-	if len(lines) == 0 {
-		return d, nil
-	}
-	err := eachMember(strings.Join(lines, ","), func(key, value string) error {
-		switch key {
-		case "sha-256":
-			return digestValue(value, 32, &d.SHA256)
-		case "sha-512":
-			return digestValue(value, 64, &d.SHA512)
+	for _, field := range []string{"Repr-Digest", "Content-Digest"} {
+		var one muxcore.Digests
+		err := eachMember(strings.Join(h[field], ","), func(key, value string) error {
+			switch key {
+			case "sha-256":
+				return digestValue(value, 32, &one.SHA256)
+			case "sha-512":
+				return digestValue(value, 64, &one.SHA512)
+			}
+			return nil
+		})
+		if err == nil && (differ(d.SHA256, one.SHA256) || differ(d.SHA512, one.SHA512)) {
+			err = errTwoDigests
 		}
-		return nil
-	})
-	if err != nil {
-		return d, fieldError{"Repr-Digest", err}
+		if err != nil {
+			return d, fieldError{field, err}
+		}
+		d = d.Or(one)
 	}
 	return d, nil
 }
+
+// differ tells whether two digests were declared that cannot both be right.
+func differ(a, b []byte) bool { return a != nil && b != nil && !bytes.Equal(a, b) }
 
 // digestValue reads a byte sequence of a known length. The last one of a key counts.
 func digestValue(item string, length int, into *[]byte) error {

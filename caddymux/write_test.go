@@ -51,6 +51,9 @@ func TestDigestsAreVerified(t *testing.T) {
 		{"Repr-Digest", "x=(1 2", 400},
 		{"Repr-Digest", "=1", 400},
 		{"Repr-Digest", "x=1;=2", 400},
+		{"Content-Digest", good256 + ", " + good512, 201},
+		{"Content-Digest", "sha-512=:" + b64(make([]byte, 64)) + ":", 400},
+		{"Content-Digest", "sha-256=token", 400},
 	} {
 		target := fmt.Sprintf("/%d", i)
 		if got := c.do("PUT", target, body, tt.field, tt.value); got.status != tt.status {
@@ -61,6 +64,9 @@ func TestDigestsAreVerified(t *testing.T) {
 			want = http.StatusNotFound
 		}
 		c.expect(want, "GET", target, "")
+	}
+	if got := c.do("PUT", "/two", body, "Repr-Digest", good256, "Content-Digest", "sha-256=:"+b64(make([]byte, 32))+":"); got.status != 400 {
+		t.Errorf("PUT with two digests that differ = %d", got.status)
 	}
 }
 
