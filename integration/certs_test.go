@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
+	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 )
 
 // secured is a whole Caddyfile with these global options, and a site with a
@@ -98,6 +99,41 @@ func TestCertificatesOutliveTheFirstOfTwoDirectories(t *testing.T) {
 	again := rig.Start(t, config, rig.AsIs(), rig.InDir(dir))
 	if after := serves(t, again); !after.Equal(before) {
 		t.Errorf("after the restart another certificate is served: %v, want %v", after.SerialNumber, before.SerialNumber)
+	}
+}
+
+func TestCertificatesOutliveTheFirstOfTwoBuckets(t *testing.T) {
+	t.Parallel()
+	near, far := s3fake.New(t, "certificates"), s3fake.New(t, "copy")
+	config := secured(`storage storage_mux mirror {
+		timeout 5s
+		backend near s3 certificates {
+			endpoint {$NEAR}
+			access_key {$KEY}
+			secret_key {$SECRET}
+		}
+		backend far s3 copy {
+			endpoint {$FAR}
+			access_key {$KEY}
+			secret_key {$SECRET}
+		}
+	}`, "")
+	options := []rig.Option{rig.AsIs(), rig.Env("NEAR", near.URL), rig.Env("FAR", far.URL), rig.Env("KEY", s3fake.AccessKey), rig.Env("SECRET", s3fake.SecretKey)}
+	c := rig.Start(t, config, options...)
+	before := serves(t, c)
+	c.Stop()
+	for bucket, service := range map[string]*s3fake.Service{"certificates": near, "copy": far} {
+		keys := strings.Join(service.Keys(bucket), "\n")
+		if !strings.Contains(keys, ".storage_mux/storage/certificates/local/site.test/site.test.key") || strings.Contains(keys, "/locks/") {
+			t.Errorf("%s holds\n%s", bucket, keys)
+		}
+	}
+	near.Fail(func(*http.Request) *s3fake.Refusal {
+		return s3fake.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", "down for the test")
+	})
+	again := rig.Start(t, config, options...)
+	if after := serves(t, again); !after.Equal(before) {
+		t.Errorf("with the first bucket down another certificate is served: %v, want %v", after.SerialNumber, before.SerialNumber)
 	}
 }
 
