@@ -160,6 +160,15 @@ func views() []pathView {
 	return out
 }
 
+// Snapshots returns every path of this process as it stands, sorted: what a status page shows.
+func (*App) Snapshots() []breaker.Snapshot {
+	var out []breaker.Snapshot
+	for _, v := range views() {
+		out = append(out, v.Snapshot)
+	}
+	return out
+}
+
 func answerJSON(w http.ResponseWriter, v any) error {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(v); err != nil {

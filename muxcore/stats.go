@@ -42,6 +42,9 @@ type BackendStats struct {
 	Hedges              uint64     `json:"hedges"`                       // second reads made because this one took its time
 	HedgeWins           uint64     `json:"hedge_wins"`                   // second reads that were answered here first
 	Mux                 *Stats     `json:"mux,omitempty"`                // of a backend that is a mux
+
+	// RecentLatencyMs are the latencies of the last calls, the newest last, at most 32.
+	RecentLatencyMs []float64 `json:"-"`
 }
 
 // counters of one backend, each updated without a lock.
@@ -85,7 +88,10 @@ func (c *counters) failed(class Class) {
 	}
 }
 
-const reservoirSize = 256
+const (
+	reservoirSize = 256
+	recentSize    = 32
+)
 
 // reservoir is a uniform sample of all latencies seen (Vitter's algorithm R), in bounded memory and without a lock: two
 // writers may meet in one slot, and then one of two equally good samples stays.
@@ -93,11 +99,14 @@ type reservoir struct {
 	seen  atomic.Uint64
 	last  atomic.Int64
 	slots [reservoirSize]atomic.Int64
+
+	recent [recentSize]atomic.Int64 // the last ones, in a ring
 }
 
 func (r *reservoir) add(took time.Duration) {
 	r.last.Store(int64(took))
 	n := r.seen.Add(1)
+	r.recent[(n-1)%recentSize].Store(int64(took))
 	if n <= reservoirSize {
 		r.slots[n-1].Store(int64(took))
 	} else if i := rand.Uint64N(n); i < reservoirSize { //nolint:gosec // a sample, not a secret
@@ -120,6 +129,16 @@ func (r *reservoir) quantiles(qs ...float64) []time.Duration {
 		}
 	}
 	return out
+}
+
+// newest lists the last ones, the newest last.
+func (r *reservoir) newest() []time.Duration {
+	n := r.seen.Load()
+	list := make([]time.Duration, 0, recentSize)
+	for i := n - min(n, recentSize); i < n; i++ {
+		list = append(list, time.Duration(r.recent[i%recentSize].Load()))
+	}
+	return list
 }
 
 // Stats reads the counters. It may be called at any time.
@@ -145,6 +164,9 @@ func (b *backend) statistics() BackendStats {
 		Hits: b.stats.hits.Load(), Misses: b.stats.misses.Load(), Errors: b.stats.errors.Load(), Timeouts: b.stats.timeouts.Load(),
 		Resumes: b.stats.resumes.Load(), Hedges: b.stats.hedges.Load(), HedgeWins: b.stats.hedgeWins.Load(),
 		LastLatencyMs: milliseconds(time.Duration(b.stats.latency.last.Load())), P50LatencyMs: milliseconds(q[0]), P99LatencyMs: milliseconds(q[1]),
+	}
+	for _, took := range b.stats.latency.newest() {
+		s.RecentLatencyMs = append(s.RecentLatencyMs, milliseconds(took))
 	}
 	r := b.reads.view()
 	s.ConsecutiveFailures, s.Since, s.LastTransitionAt = r.failures, r.since, r.since

@@ -44,6 +44,20 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+func TestTheNewestLatenciesAreInOrder(t *testing.T) {
+	var r reservoir
+	var want []time.Duration
+	for i := range time.Duration(3*recentSize + 5) {
+		r.add(i)
+		if want = append(want, i); len(want) > recentSize {
+			want = want[1:]
+		}
+		if got := r.newest(); !slices.Equal(got, want) {
+			t.Fatalf("newest = %v, want %v", got, want)
+		}
+	}
+}
+
 func TestCountersUnderLoad(t *testing.T) {
 	var c counters
 	var wg sync.WaitGroup
