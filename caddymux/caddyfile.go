@@ -11,6 +11,9 @@ import (
 )
 
 func init() {
+	// The one that is registered first comes first: a status page beside a storage_mux for everything must not be taken for a key.
+	httpcaddyfile.RegisterHandlerDirective(statusDirective, parseStatusDirective)
+	httpcaddyfile.RegisterDirectiveOrder(statusDirective, httpcaddyfile.Before, "file_server")
 	httpcaddyfile.RegisterDirective("storage_mux", parseDirective)
 	httpcaddyfile.RegisterDirectiveOrder("storage_mux", httpcaddyfile.Before, "file_server")
 }

@@ -23,8 +23,6 @@ const statusDirective = "storage_mux_status"
 
 func init() {
 	caddy.RegisterModule(new(Status))
-	httpcaddyfile.RegisterHandlerDirective(statusDirective, parseStatusDirective)
-	httpcaddyfile.RegisterDirectiveOrder(statusDirective, httpcaddyfile.Before, "file_server")
 }
 
 const (
