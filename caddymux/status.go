@@ -89,7 +89,10 @@ func (*Status) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("%s: unexpected word %q", statusDirective, d.Val())
 	}
-	return ParseOptions(d, nil)
+	if d.NextBlock(0) {
+		return d.Errf("%s has no options, got %q", statusDirective, d.Val())
+	}
+	return nil
 }
 
 // ServeHTTP answers with the page, or with `?events` with what changes of it as server-sent events.
@@ -143,7 +146,7 @@ func (*Status) events(w http.ResponseWriter, r *http.Request) error {
 	var last template.HTML
 	quiet := time.Duration(0)
 	for {
-		main, err := statusNow(time.Now()).html()
+		main, err := statusNow(time.Now()).html() //nolint:contextcheck // a tree outlives requests
 		if err != nil {
 			return err
 		}
@@ -159,7 +162,7 @@ func (*Status) events(w http.ResponseWriter, r *http.Request) error {
 			err = stream.Flush()
 		}
 		if err != nil {
-			return nil //nolint:nilerr // the client is gone
+			return nil // the client is gone
 		}
 		select {
 		case <-r.Context().Done():

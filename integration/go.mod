@@ -7,6 +7,8 @@ toolchain go1.27.3
 replace github.com/suaveplan/caddy-storage-mux => ..
 
 require (
+	github.com/chromedp/cdproto v0.160.1
+	github.com/chromedp/chromedp v0.23.1
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/quic-go/quic-go v0.63.0
 	github.com/sony/gobreaker/v2 v2.4.0
@@ -17,6 +19,7 @@ require (
 require (
 	github.com/bits-and-blooms/bitset v1.25.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/ncw/swift/v2 v2.0.5 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	go.opentelemetry.io/otel v1.46.0 // indirect

@@ -5,12 +5,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/chromedp"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
@@ -141,17 +147,52 @@ func TestTheStatusPageInABrowser(t *testing.T) {
 		t.Skip("optional: there is no chromium here")
 	}
 	c := statusSite(t)
-	c.Get("/nothing")
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage",
-		"--user-data-dir="+t.TempDir(), "--timeout=8000", "--dump-dom", c.URL("/status")).Output()
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var broken []string
+	err = chromedp.Listen(ctx, func(event any) {
+		if entry, ok := event.(*log.EventEntryAdded); ok && strings.Contains(entry.Entry.Text, "Content Security Policy") {
+			mu.Lock()
+			defer mu.Unlock()
+			broken = append(broken, entry.Entry.Text)
+		}
+	})
+	if err == nil {
+		err = chromedp.Do(ctx, chromedp.EmulateViewport(360, 800), chromedp.Navigate(c.URL("/status")))
+	}
 	if err != nil {
 		t.Fatalf("chromium: %v", err)
 	}
-	for _, want := range []string{`<span id="live" class="on">live</span>`, "gone", `<span class="state down">down</span>`} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the page in the browser lacks %q:\n%s", want, out)
-		}
+	shows := func(selector string) {
+		t.Helper()
+		c.Eventually(60*time.Second, "the page shows "+selector, func() error {
+			there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf("document.querySelector(%q) !== null", selector)))
+			if err == nil && !there {
+				err = errors.New("not there")
+			}
+			return err
+		})
+	}
+	shows("#live.on")
+	c.Get("/nothing") // which finds a backend down
+	shows("td .state.down")
+	phone, err := chromedp.Run(ctx, chromedp.Evaluate[string]("document.querySelector('main').innerText"))
+	if err != nil || !strings.Contains(phone, "next trial in") {
+		t.Errorf("the page on a phone: %v\n%s", err, phone)
+	}
+	if width, err := chromedp.Run(ctx, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 360 {
+		t.Errorf("the page is %d wide on a phone, %v", width, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(broken) > 0 {
+		t.Errorf("against the policy: %q", broken)
 	}
 }
