@@ -2,7 +2,7 @@ package filestore
 
 import (
 	"bytes"
-	"crypto/md5" //nolint:gosec // as recorded by the uploader
+	"crypto/md5"
 	"crypto/sha256"
 	"crypto/sha512"
 	"errors"
@@ -105,7 +105,7 @@ func recorded(info *muxcore.Info) (want []byte, sum hash.Hash) {
 	case d.SHA512 != nil:
 		return d.SHA512, sha512.New()
 	case d.MD5 != nil:
-		return d.MD5, md5.New() //nolint:gosec // as recorded by the uploader
+		return d.MD5, md5.New()
 	}
 	return nil, nil
 }
