@@ -225,7 +225,9 @@ func (r *replayer) key(ctx context.Context, key string) {
 		one := r.m.bring(ctx, key, b)
 		if one != nil && ctx.Err() == nil {
 			r.tellFailed(b, one)
-			err = one
+			if b.writes.eligible(r.m.set.Now()) { // else it has a cooldown, after which the key need not wait besides
+				err = one
+			}
 		}
 	}
 	if ctx.Err() != nil {
