@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -113,9 +114,7 @@ func (u *used) enter() error {
 
 // open gives the store of the tree.
 func (u *used) open() (*muxcore.Mux, error) {
-	u.mu.Lock()
-	t := u.tree
-	u.mu.Unlock()
+	t := u.kept()
 	if err := t.open(); err != nil {
 		return nil, fmt.Errorf("tree %q: %w", t.name, err)
 	}
@@ -135,6 +134,33 @@ func (u *used) leave() error {
 	return err
 }
 
+// usedTrees lists the trees that are used in the branch, each once, those that others use before them.
+func (b *branch) usedTrees() (all []*tree) {
+	for i := range b.members {
+		one := &b.members[i]
+		if one.inner() == nil {
+			continue
+		}
+		more := one.inner().usedTrees()
+		if one.used != nil {
+			more = append(more, one.used.kept())
+		}
+		for _, t := range more {
+			if t != nil && !slices.Contains(all, t) {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+// kept is the tree while it is kept, else nil.
+func (u *used) kept() *tree {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.tree
+}
+
 // usedAt finds the used tree in which the backend of a dotted name is, and its name in there.
 func (b *branch) usedAt(name string) (inner *tree, rest string) {
 	for name != "" {
@@ -145,9 +171,7 @@ func (b *branch) usedAt(name string) (inner *tree, rest string) {
 		case one == nil:
 			return nil, ""
 		case one.used != nil:
-			one.used.mu.Lock()
-			defer one.used.mu.Unlock()
-			return one.used.tree, name
+			return one.used.kept(), name
 		case one.nested == nil:
 			return nil, ""
 		}

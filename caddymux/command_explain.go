@@ -95,8 +95,8 @@ func explainBranch(b *branch, plan *muxcore.Explanation) *explained {
 			e.Place = placed.Place()
 		}
 		var can muxcore.Capabilities
-		if one.nested != nil {
-			e.Mux = explainBranch(one.nested, plan.Backends[i].Mux)
+		if inner := one.inner(); inner != nil {
+			e.Mux = explainBranch(inner, plan.Backends[i].Mux)
 			can = e.Mux.can()
 		} else {
 			can = muxcore.CapabilitiesOf(one.store)

@@ -58,6 +58,9 @@ func checkListOptions(opts *muxcore.ListOptions) error {
 	if err := muxcore.CheckPrefix(opts.Prefix); err != nil {
 		return err
 	}
+	if strings.HasPrefix(opts.Prefix, muxcore.ReservedPrefix) { // what Caddy keeps for itself; CheckKey says why
+		return muxcore.CheckKey(opts.Prefix)
+	}
 	if opts.Delimiter != "" && muxcore.CheckPrefix("x"+opts.Delimiter+"x") != nil {
 		return fmt.Errorf("--delimiter: %q cannot be in a key", opts.Delimiter)
 	}
@@ -87,6 +90,9 @@ func (x *call) entry(entry *muxcore.Entry) error {
 }
 
 func runCat(x *call) error {
+	if err := muxcore.CheckKey(x.args[0]); err != nil {
+		return err
+	}
 	object, err := x.tree.store.Get(x.ctx, x.args[0], muxcore.GetOptions{})
 	if err != nil {
 		return err
@@ -121,6 +127,9 @@ func runPut(x *call) error {
 	}
 	if x.isSet("no-overwrite") {
 		opts.Conditions.IfNoneMatch = "*"
+	}
+	if err := muxcore.CheckKey(key); err != nil {
+		return err
 	}
 	if err := muxcore.CheckKeyOf(x.tree.store, key); err != nil {
 		return err
@@ -193,7 +202,11 @@ func (x *call) attributes() (muxcore.Attributes, error) {
 func runRm(x *call) error {
 	var failed []string
 	for _, key := range x.args {
-		result, err := x.tree.store.Delete(x.ctx, key, muxcore.DeleteOptions{})
+		var result muxcore.DeleteResult
+		err := muxcore.CheckKey(key)
+		if err == nil {
+			result, err = x.tree.store.Delete(x.ctx, key, muxcore.DeleteOptions{})
+		}
 		if err != nil {
 			failed = append(failed, key+": "+err.Error())
 		}
@@ -242,6 +255,9 @@ type describedObject struct {
 }
 
 func runStat(x *call) error {
+	if err := muxcore.CheckKey(x.args[0]); err != nil {
+		return err
+	}
 	info, err := x.tree.store.Stat(x.ctx, x.args[0], muxcore.Conditions{})
 	if err != nil {
 		return err

@@ -184,9 +184,12 @@ func (all *commandTrees) open(name string, act bool) (*tree, error) {
 
 // prepare opens the tree, and has it know what its journals say.
 func (all *commandTrees) prepare(t *tree, act bool) error {
-	for _, dir := range t.root.journalDirs() {
-		if err := journalOf(dir).Load(); act && err != nil && !errors.Is(err, journal.ErrLocked) {
-			return err
+	trees := append(t.root.usedTrees(), t) // each has its own journals
+	for _, one := range trees {
+		for _, dir := range one.root.journalDirs() {
+			if err := journalOf(dir).Load(); act && err != nil && !errors.Is(err, journal.ErrLocked) {
+				return err
+			}
 		}
 	}
 	opened := t.acquire()
@@ -196,12 +199,14 @@ func (all *commandTrees) prepare(t *tree, act bool) error {
 	if !act {
 		return nil
 	}
-	var err error
-	if all.running, err = all.runs(t); err != nil {
-		return err
-	}
-	for _, dir := range t.root.journalDirs() {
-		handOver(journalOf(dir), t.name, all.running, all.ask)
+	for _, one := range trees {
+		var err error
+		if all.running, err = all.runs(one); err != nil { // of t in the end
+			return err
+		}
+		for _, dir := range one.root.journalDirs() {
+			handOver(journalOf(dir), one.name, all.running, all.ask)
+		}
 	}
 	return all.park(t, t.root, "")
 }
@@ -229,8 +234,8 @@ func (all *commandTrees) park(t *tree, b *branch, above string) error {
 	for i := range b.members {
 		one := &b.members[i]
 		name := above + one.Name
-		if one.nested != nil {
-			if err := all.park(t, one.nested, name+"."); err != nil {
+		if inner := one.inner(); inner != nil {
+			if err := all.park(t, inner, name+"."); err != nil {
 				return err
 			}
 			continue
