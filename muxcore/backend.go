@@ -18,11 +18,12 @@ type backend struct {
 	drain   drainState
 	reads   health
 	writes  health
-	stats   counters
+	stats   *counters // shared with the backend that this one took the place of
+	added   bool      // at run time
 }
 
 func newBackend(cfg Backend, timeout time.Duration, now time.Time) *backend {
-	b := &backend{Backend: cfg, waits: WaitsOf(cfg.Store), caps: CapabilitiesOf(cfg.Store)}
+	b := &backend{Backend: cfg, waits: WaitsOf(cfg.Store), caps: CapabilitiesOf(cfg.Store), stats: new(counters)}
 	b.nested, _ = cfg.Store.(*Mux)
 	switch {
 	case b.nested != nil:
@@ -32,12 +33,17 @@ func newBackend(cfg Backend, timeout time.Duration, now time.Time) *backend {
 		orDefault(&b.Timeout, timeout)
 	}
 	b.holds.n.Store(1)
-	b.weight.Store(1)
-	if cfg.Weight != nil {
-		b.weight.Store(int64(*cfg.Weight))
-	}
+	b.weight.Store(b.made())
 	b.reads.since, b.writes.since = now, now
 	return b
+}
+
+// made is the weight that the backend was made with.
+func (b *backend) made() int64 {
+	if b.Backend.Weight != nil {
+		return int64(*b.Backend.Weight)
+	}
+	return 1
 }
 
 // health of the kind of operation that op is: a backend whose writes fail keeps serving reads.

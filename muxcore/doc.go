@@ -28,6 +28,9 @@
 // (pending.go), reads and lists ask those last who lack a key (pending.go, listmark.go), and once a backend is back it gets
 // the newest state (replay.go; resolve.go where a kill left the end of a write open).
 //
+// What a mux has learnt of its backends, and what was changed in it at run time, outlives it: one that takes its place goes on
+// with its [State].
+//
 // # Error classes
 //
 //   - semantic: the backend answered, and the answer is no (absent, 304, 412, 416, other 4xx). Final, and never its fault.

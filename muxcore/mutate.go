@@ -30,6 +30,7 @@ func (m *Mux) Add(mux string, cfg Backend) error {
 		return conflict(cfg.Name)
 	}
 	b := newBackend(cfg, m.set.Timeout, m.set.Now())
+	b.added = true
 	b.nest(m)
 	m.backends = append(slices.Clip(m.backends), b)
 	m.refreshLocked()
@@ -57,6 +58,9 @@ func (m *Mux) Remove(name string) error {
 	b := m.backends[i]
 	m.backends = slices.Delete(slices.Clone(m.backends), i, i+1)
 	b.drain.stage.Store(removed)
+	if !b.added {
+		m.removed = append(slices.Clip(m.removed), name)
+	}
 	m.refreshLocked()
 	m.mu.Unlock()
 	m.refreshAbove()

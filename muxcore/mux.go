@@ -95,6 +95,9 @@ type Settings struct {
 	// Journal remembers what backends miss, and has it repaired. nil: nothing is remembered. Default: nil.
 	Journal *journal.Scope
 
+	// State is what the mux knew whose place this one takes: it goes on with it, see [State]. Default: nothing.
+	State *State
+
 	// Observe is told of every event, never with a lock held. It must be fast and safe for concurrent use; it is
 	// called on the path of requests. Default: nobody.
 	Observe func(Event)
@@ -128,6 +131,9 @@ type Backend struct {
 
 	// Release is called in place of closing the store, for one that has other users. nil: the store is the mux's to close.
 	Release func() error
+
+	// Spec is what the backend was made of, for whoever made it: the mux only hands it back, in its [State].
+	Spec any
 }
 
 // Mux is a store made of stores. It is safe for concurrent use.
@@ -136,14 +142,10 @@ type Mux struct {
 	mode rule
 	base atomic.Int64 // muxes above this one
 
-	snapshot  atomic.Pointer[view]
-	turn      atomic.Uint64 // of round robin
-	calls     atomic.Uint64
-	failovers atomic.Uint64
-	partials  atomic.Uint64
-	resumes   atomic.Uint64
-	budgeted  hedgeBudget
-	slowness  quantile // of reads, as multiples of what is typical of their backend
+	snapshot atomic.Pointer[view]
+	turn     atomic.Uint64 // of round robin
+	budgeted hedgeBudget
+	*totals
 
 	commits *keyLocks      // of all that changes a key
 	journal *journal.Scope // nil: off
@@ -154,8 +156,9 @@ type Mux struct {
 
 	leaving sync.WaitGroup // removed backends that are still in use
 
-	mu       sync.Mutex // guards backends and the making of views
+	mu       sync.Mutex // guards backends, removed and the making of views
 	backends []*backend
+	removed  []string // of those that the mux was made with
 	parents  []*Mux
 }
 
@@ -171,7 +174,10 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 		return nil, err
 	}
 	set.fillIn()
+	was := set.State
+	set.State = nil // it may hold on to all that came before
 	m := &Mux{pace: pace{rate: set.RepairRate}, set: set, mode: rules[set.Mode], journal: set.Journal, commits: new(keyLocks)}
+	m.totals, m.removed = was.carried()
 	if m.journal != nil { // muxes that follow each other overlap, and must not commit across each other
 		m.commits = m.journal.Shared(func() any { return new(keyLocks) }).(*keyLocks)
 	}
@@ -181,8 +187,10 @@ func New(set Settings, backends ...Backend) (*Mux, error) {
 	for _, cfg := range backends {
 		b := newBackend(cfg, set.Timeout, set.Now())
 		b.nest(m)
+		b.carryOn(was.of(b.Name), set.Now(), set.MaxCooldown)
 		m.backends = append(m.backends, b)
 	}
+	keepOneReadable(m.backends)
 	m.refresh()
 	for _, b := range m.backends {
 		m.watchHealth(b)
@@ -337,97 +345,6 @@ func invalidWeight(name string, weight int) error {
 
 func tooDeep(name string) error {
 	return &Error{Code: CodeRecursionDepthExceeded, Backend: name, Err: fmt.Errorf("more than %d muxes in a chain", MaxDepth)}
-}
-
-// depthOf is how many muxes stand in the longest chain that begins at s.
-func depthOf(s Store) int {
-	m, ok := s.(*Mux)
-	if !ok {
-		return 0
-	}
-	deepest := 0
-	for _, b := range m.snapshot.Load().all {
-		deepest = max(deepest, depthOf(b.Store))
-	}
-	return 1 + deepest
-}
-
-// cycle names the muxes from m to s and on, inside of it, to m again; nil if s does not hold m.
-func cycle(s Store, m *Mux) []string {
-	var path func(*Mux) []string
-	path = func(at *Mux) []string {
-		if at == m {
-			return []string{at.set.Name}
-		}
-		for _, b := range at.snapshot.Load().all {
-			if b.nested == nil {
-				continue
-			}
-			if rest := path(b.nested); rest != nil {
-				return append([]string{at.set.Name}, rest...)
-			}
-		}
-		return nil
-	}
-	if inner, ok := s.(*Mux); ok {
-		if found := path(inner); found != nil {
-			return append([]string{m.set.Name}, found...)
-		}
-	}
-	return nil
-}
-
-// nest tells a nested mux what is above it, so that what is added to it later is measured in the whole chain, and so that
-// what it can do is known above.
-func (b *backend) nest(parent *Mux) {
-	if b.nested == nil {
-		return
-	}
-	b.nested.mu.Lock()
-	if !slices.Contains(b.nested.parents, parent) {
-		b.nested.parents = append(slices.Clip(b.nested.parents), parent)
-	}
-	b.nested.mu.Unlock()
-	b.nested.measure()
-}
-
-// unnest takes back what nest told a mux that has other users, and so outlives this one.
-func (b *backend) unnest(parent *Mux) {
-	if b.nested == nil || b.Release == nil {
-		return
-	}
-	b.nested.mu.Lock()
-	b.nested.parents = slices.DeleteFunc(slices.Clone(b.nested.parents), func(m *Mux) bool { return m == parent })
-	b.nested.mu.Unlock()
-	b.nested.measure()
-}
-
-// measure counts the muxes above this one, and above those in it.
-func (m *Mux) measure() {
-	m.mu.Lock()
-	var above int64
-	for _, p := range m.parents {
-		above = max(above, p.base.Load()+1)
-	}
-	inner := m.backends
-	m.mu.Unlock()
-	m.base.Store(above)
-	for _, b := range inner {
-		if b.nested != nil {
-			b.nested.measure()
-		}
-	}
-}
-
-// refreshAbove renews the views of the muxes above, for which this one's abilities may have changed.
-func (m *Mux) refreshAbove() {
-	m.mu.Lock()
-	parents := m.parents
-	m.mu.Unlock()
-	for _, p := range parents {
-		p.refresh()
-		p.refreshAbove()
-	}
 }
 
 // Close ends the health checks and closes the backends' stores. No operation may be under way, no body open, and none may

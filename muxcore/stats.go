@@ -14,8 +14,25 @@ type Stats struct {
 	TotalFailovers      uint64         `json:"total_failovers"`
 	TotalFanoutPartials uint64         `json:"total_fanout_partials"`
 	TotalResumes        uint64         `json:"total_resumes"`
+	Removed             []string       `json:"removed,omitempty"` // backends that are configured, and were removed at run time
 	Backends            []BackendStats `json:"backends"`
 }
+
+// totals are what a mux counts as a whole.
+type totals struct {
+	calls, failovers, partials, resumes atomic.Uint64
+	slowness                            quantile // of reads, as multiples of what is typical of their backend
+}
+
+// Change is what was done to a backend at run time, so that it is not as configured.
+type Change string
+
+// The changes.
+const (
+	ChangeAdded   Change = "added"
+	ChangeWeight  Change = "weight"
+	ChangeDrained Change = "drained"
+)
 
 // BackendStats of one backend. Status, Reason, Since and NextTrialAt are those of reads; WritesDown tells where writes differ.
 type BackendStats struct {
@@ -24,6 +41,7 @@ type BackendStats struct {
 	Reason              string     `json:"reason,omitempty"`
 	WritesDown          bool       `json:"writes_down"`
 	Weight              int        `json:"weight"`
+	Changed             []Change   `json:"changed,omitempty"` // at run time
 	Hits                uint64     `json:"hits"`
 	Misses              uint64     `json:"misses"`
 	Errors              uint64     `json:"errors"`
@@ -145,7 +163,7 @@ func (r *reservoir) newest() []time.Duration {
 func (m *Mux) Stats() Stats {
 	s := Stats{
 		Mode: m.set.Mode, TotalCalls: m.calls.Load(), TotalFailovers: m.failovers.Load(),
-		TotalFanoutPartials: m.partials.Load(), TotalResumes: m.resumes.Load(), Backends: []BackendStats{},
+		TotalFanoutPartials: m.partials.Load(), TotalResumes: m.resumes.Load(), Removed: m.gone(), Backends: []BackendStats{},
 	}
 	for _, b := range m.snapshot.Load().all {
 		one := b.statistics()
@@ -160,7 +178,7 @@ func (m *Mux) Stats() Stats {
 func (b *backend) statistics() BackendStats {
 	q := b.stats.latency.quantiles(0.5, 0.99)
 	s := BackendStats{
-		Name: b.Name, Weight: int(b.weight.Load()), Status: StatusUp, InFlightCount: b.drain.inFlight.Load(),
+		Name: b.Name, Weight: int(b.weight.Load()), Changed: b.changes(), Status: StatusUp, InFlightCount: b.drain.inFlight.Load(),
 		Hits: b.stats.hits.Load(), Misses: b.stats.misses.Load(), Errors: b.stats.errors.Load(), Timeouts: b.stats.timeouts.Load(),
 		Resumes: b.stats.resumes.Load(), Hedges: b.stats.hedges.Load(), HedgeWins: b.stats.hedgeWins.Load(),
 		LastLatencyMs: milliseconds(time.Duration(b.stats.latency.last.Load())), P50LatencyMs: milliseconds(q[0]), P99LatencyMs: milliseconds(q[1]),
