@@ -29,7 +29,8 @@ const adminPath = "/storage_mux"
 //	POST   /storage_mux/<tree>/purge                    {"keys": […]}: at the networks in front of its backends
 //	POST   /storage_mux/<tree>/misses                   what a command's writes have missed (internal)
 //
-// Changes last until the tree's config changes.
+// Changes last until a restart: over reloads, and over edits of the config except that one of a list of backends drops what was
+// added and removed, and one of a backend drops its own weight and drain.
 type adminAPI struct{}
 
 // CaddyModule returns the Caddy module information.

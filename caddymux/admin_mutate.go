@@ -95,9 +95,13 @@ func addBackend(r *http.Request, t *tree, _ string) error {
 			return err
 		}
 	}
-	b, err := makeBackend(raw, t, mux)
+	one, err := makeMember(raw, t, mux, activeApp())
 	if err != nil {
 		return err
+	}
+	b, err := one.build(t, nil)
+	if err != nil {
+		return errors.Join(err, one.close())
 	}
 	if err := t.store.Add(mux, b); err != nil {
 		return errors.Join(err, letGo(b))
@@ -127,35 +131,33 @@ func renamed(raw json.RawMessage, name string) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// makeBackend makes a backend of its config, to become a member of the mux of that dotted name. Its module is cleaned up
-// at once: the store may not depend on it (see BackendType), since it outlives the config that is running now.
-func makeBackend(raw json.RawMessage, t *tree, mux string) (muxcore.Backend, error) {
+// makeMember makes a backend of its config, to become a member of the mux of that dotted name at run time; app knows the named
+// trees. Its module is cleaned up at once: the store may not depend on it (see BackendType), since it outlives the config
+// that is running now.
+func makeMember(raw json.RawMessage, t *tree, mux string, app *App) (*member, error) {
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
 	depth := 1
 	if mux != "" {
 		depth += 1 + strings.Count(mux, ".")
 	}
-	one, _, err := newResolver(ctx, activeApp()).backend(raw, depth)
+	one, err := newResolver(ctx, app).backend(raw, depth)
 	if err != nil {
-		return muxcore.Backend{}, err
+		return nil, err
 	}
 	if one.Locks {
-		return muxcore.Backend{}, errors.New("locks: their place cannot change at run time")
+		return nil, errors.New("locks: their place cannot change at run time")
 	}
+	one.raw = raw
 	alone := &branch{members: []member{one}}
 	alone.rename(strings.TrimSuffix(t.name+"."+mux, "."))
 	if err := alone.shareJournals(t.root, mux); err != nil {
-		return muxcore.Backend{}, err
+		return nil, err
 	}
 	if err := alone.openStores(); err != nil {
-		return muxcore.Backend{}, err
+		return nil, err
 	}
-	b, err := alone.members[0].build(t)
-	if err != nil {
-		return muxcore.Backend{}, errors.Join(err, alone.closeStores())
-	}
-	return b, nil
+	return &alone.members[0], nil
 }
 
 func removeBackend(_ *http.Request, t *tree, backend string) error {
@@ -194,7 +196,24 @@ func drainBackend(r *http.Request, t *tree, backend string) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w: after %s", context.DeadlineExceeded, timeout.Round(time.Millisecond)))
 		defer cancel()
 	}
-	return t.store.Drain(ctx, backend)
+	err := t.store.Drain(ctx, backend)
+	if err != nil && ctx.Err() != nil {
+		t.undrainNext(backend)
+	}
+	return err
+}
+
+// undrainNext is for a drain that ran out of time: if the config was edited meanwhile, the tree in the place of t has taken
+// over the drain as well.
+func (t *tree) undrainNext(backend string) {
+	next := activeTree(t.name)
+	if next == nil {
+		return
+	}
+	if next != t {
+		_ = next.store.Undrain(backend) // it may not have the backend any more
+	}
+	next.release()
 }
 
 func undrainBackend(_ *http.Request, t *tree, backend string) error { return t.store.Undrain(backend) }

@@ -51,7 +51,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) (err error) {
-	if a.observer, err = newObserver(ctx); err != nil {
+	if a.observer, err = newObserver(ctx, a); err != nil {
 		return err
 	}
 	if err := ctx.GetMetricsRegistry().Register(&collector{a}); err != nil {
@@ -169,6 +169,7 @@ func (a *App) Start() error {
 		if err := t.open(); err != nil {
 			return fmt.Errorf("tree %q: %w", t.name, err)
 		}
+		t.keepHealth()
 	}
 	a.observer.start() // last: Caddy does not stop an app whose start failed
 	return nil

@@ -56,6 +56,7 @@ func (d *door) join(app *App, root *branch) error {
 	}
 	d.tree, d.key = t, key
 	if app == nil {
+		t.alone.Store(true)
 		return nil
 	}
 	d.view = app.observer

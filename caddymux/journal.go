@@ -17,23 +17,32 @@ import (
 var journals = caddy.NewUsagePool()
 
 // keptJournal is a journal while trees use it. Making one touches no disk.
-type keptJournal struct{ *journal.Journal }
+type keptJournal struct {
+	*journal.Journal
+	health *healthFile // beside it
+}
 
 // Destruct implements caddy.Destructor.
 func (k keptJournal) Destruct() error { return k.Close() }
 
 // takeJournal takes part in the journal of a directory; giveJournal must follow.
-func takeJournal(dir string) *journal.Journal {
+func takeJournal(dir string) keptJournal {
 	value, _, _ := journals.LoadOrNew(dir, func() (caddy.Destructor, error) { // making one never fails
-		return keptJournal{journal.New(dir, journal.Settings{})}, nil
+		return keptJournal{journal.New(dir, journal.Settings{}), &healthFile{dir: dir}}, nil
 	})
-	return value.(keptJournal).Journal
+	return value.(keptJournal)
 }
 
 // journalOf is the journal of a directory that the tree has taken part in.
 func journalOf(dir string) *journal.Journal {
 	defer func() { _ = giveJournal(dir) }() // the tree's own part stays
-	return takeJournal(dir)
+	return takeJournal(dir).Journal
+}
+
+// healthOf is the file beside it.
+func healthOf(dir string) *healthFile {
+	defer func() { _ = giveJournal(dir) }()
+	return takeJournal(dir).health
 }
 
 func giveJournal(dir string) error {

@@ -69,6 +69,13 @@ func (c *counters) of(e *muxcore.Event) *callCounters {
 	return found.(*callCounters)
 }
 
+// share has the backend go on with what was counted of it in another tree, together with that.
+func (c *counters) share(old *counters, id backendID) {
+	if found, ok := old.backends.Load(id); ok {
+		c.backends.LoadOrStore(id, found)
+	}
+}
+
 // repaired counts a copy that was set right.
 func (c *counters) repaired(e *muxcore.Event) {
 	if i := slices.Index(causes, e.Cause); i >= 0 {

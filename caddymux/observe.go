@@ -27,6 +27,7 @@ type observer struct {
 	ctx    caddy.Context // for events, which carry the module they come from
 	logger *zap.Logger
 	events *caddyevents.App
+	app    *App
 
 	running atomic.Bool // all apps are started
 	queue   chan muxcore.Event
@@ -36,12 +37,12 @@ type observer struct {
 	quit chan struct{} // nil while not started
 }
 
-func newObserver(ctx caddy.Context) (*observer, error) {
+func newObserver(ctx caddy.Context, of *App) (*observer, error) {
 	app, err := ctx.App("events")
 	if err != nil {
 		return nil, err
 	}
-	o := &observer{ctx: ctx, logger: ctx.Logger(), events: app.(*caddyevents.App), queue: make(chan muxcore.Event, queueLength)}
+	o := &observer{ctx: ctx, logger: ctx.Logger(), events: app.(*caddyevents.App), app: of, queue: make(chan muxcore.Event, queueLength)}
 	// The events app may still be about to start when our trees see their first event.
 	return o, o.events.On("started", allStarted{o})
 }

@@ -29,10 +29,13 @@ type tree struct {
 	spool *spool
 
 	doors atomic.Int64 // writable ones
+	alone atomic.Bool  // of a command: it goes on with nothing, and leaves nothing behind
 	locks treeLocks
 
 	opened  sync.Once
 	openErr error
+	spare   []*member // out of the mux, since they were removed at run time from the one before
+	keeper  keeper
 	users   atomic.Int64 // configs together are one, each request is one; closed at 0
 
 	mu     sync.Mutex
@@ -50,7 +53,7 @@ var errClosed = errors.New("tree is closed")
 
 // newTree makes the stores of a tree and checks that a mux can be made of them.
 func newTree(root *branch) (*tree, error) {
-	t := &tree{name: root.name, root: root, done: make(chan struct{})}
+	t := &tree{name: root.name, root: root, keeper: newKeeper(), done: make(chan struct{})}
 	if err := root.openStores(); err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func newTree(root *branch) (*tree, error) {
 // open makes the mux, and with it starts its health checks. That is not done while a config is provisioned, as that
 // happens for `caddy validate` as well.
 func (t *tree) open() error {
-	t.opened.Do(func() { t.store, t.openErr = t.root.build(t) })
+	t.opened.Do(func() { t.store, t.openErr = t.root.build(t, t.takeOver()) })
 	return t.openErr
 }
 
@@ -131,9 +134,13 @@ func (t *tree) release() {
 	}
 	t.opened.Do(func() { t.openErr = errClosed })
 	if t.store != nil {
+		t.stopKeeping()
 		t.err = t.store.Close()
 	} else {
 		t.err = t.root.closeStores()
+	}
+	for _, one := range t.spare {
+		t.err = errors.Join(t.err, one.close())
 	}
 	t.spool.giveBack()
 	for _, dir := range t.root.journalDirs() {
@@ -195,9 +202,14 @@ func (t *tree) observe(e muxcore.Event) {
 	switch e.Kind {
 	case muxcore.EventAttempt:
 		t.counters.attempt(&e)
+		if e.Class.Counts() {
+			t.keeper.nudge()
+		}
 		return
 	case muxcore.EventRepaired:
 		t.counters.repaired(&e)
+	case muxcore.EventBackendDown, muxcore.EventBackendRecovered:
+		t.keeper.nudge()
 	default:
 	}
 	if o := t.listener(); o != nil {
@@ -225,14 +237,14 @@ func (b *branch) openStores() error {
 			return fmt.Errorf("backend %q: %w", one.Name, err)
 		}
 	}
-	return b.checkCore()
+	return b.checkCore(b.listed(nil))
 }
 
 // checkCore lets the core look at a mux before it is made. A nested mux has been looked at by itself.
-func (b *branch) checkCore() error {
-	backends := make([]muxcore.Backend, len(b.members))
-	for i := range b.members {
-		backends[i] = b.members[i].core(unmade{})
+func (b *branch) checkCore(members []*member) error {
+	backends := make([]muxcore.Backend, len(members))
+	for i, one := range members {
+		backends[i] = one.core(unmade{})
 	}
 	return muxcore.Check(b.set, backends...)
 }
@@ -244,7 +256,7 @@ type unmade struct{ muxcore.Store }
 func (one *member) core(mux muxcore.Store) muxcore.Backend {
 	b := muxcore.Backend{
 		Name: one.Name, Store: one.store, Weight: one.Weight, ReadOnly: one.ReadOnly, Backup: one.Backup,
-		Timeout: one.timeout(), HealthKey: one.HealthKey,
+		Timeout: one.timeout(), HealthKey: one.HealthKey, Spec: one,
 	}
 	if one.inner() != nil {
 		b.Store = mux
@@ -255,9 +267,13 @@ func (one *member) core(mux muxcore.Store) muxcore.Backend {
 	return b
 }
 
-// build makes the mux, as a part of t.
-func (b *branch) build(t *tree) (*muxcore.Mux, error) {
+// build makes the mux, as a part of t, to go on with l.
+func (b *branch) build(t *tree, l *legacy) (*muxcore.Mux, error) {
 	set := b.set
+	set.State = l.core()
+	if l != nil {
+		t.spare = append(t.spare, l.removed...)
+	}
 	set.Observe, set.Spool = t.observe, t.spool.core
 	if b.byDoors {
 		set.ReadRepairIf = func() bool { return t.doors.Load() > 0 }
@@ -266,22 +282,22 @@ func (b *branch) build(t *tree) (*muxcore.Mux, error) {
 		set.Journal = journalOf(b.journal).Scope(b.scope)
 	}
 	var backends []muxcore.Backend
-	for i := range b.members {
-		one, err := b.members[i].build(t)
+	for _, one := range b.listed(l) {
+		made, err := one.build(t, l.of(one.Name))
 		if err != nil {
 			return nil, err
 		}
-		backends = append(backends, one)
+		backends = append(backends, made)
 	}
 	return muxcore.New(set, backends...)
 }
 
 // build makes the member, as a part of t.
-func (one *member) build(t *tree) (b muxcore.Backend, err error) {
+func (one *member) build(t *tree, l *legacy) (b muxcore.Backend, err error) {
 	var mux *muxcore.Mux
 	switch {
 	case one.nested != nil:
-		mux, err = one.nested.build(t)
+		mux, err = one.nested.build(t, l)
 	case one.used != nil:
 		mux, err = one.used.open()
 	}
@@ -292,15 +308,21 @@ func (one *member) build(t *tree) (b muxcore.Backend, err error) {
 func (b *branch) closeStores() error {
 	var errs []error
 	for i := range b.members {
-		switch one := &b.members[i]; {
-		case one.nested != nil:
-			errs = append(errs, one.nested.closeStores())
-		case one.used != nil:
-			errs = append(errs, one.used.leave())
-		case one.store != nil:
-			errs = append(errs, muxcore.Close(one.store))
-			one.store = nil
-		}
+		errs = append(errs, b.members[i].close())
 	}
 	return errors.Join(errs...)
+}
+
+// close closes the store of a member that no mux has.
+func (one *member) close() (err error) {
+	switch {
+	case one.nested != nil:
+		return one.nested.closeStores()
+	case one.used != nil:
+		return one.used.leave()
+	case one.store != nil:
+		err = muxcore.Close(one.store)
+		one.store = nil
+	}
+	return err
 }

@@ -47,7 +47,7 @@ func TestAnUnchangedTreeSurvivesAReload(t *testing.T) {
 	}
 }
 
-func TestAnEditedTreeStartsAfresh(t *testing.T) {
+func TestAnEditedTreeHasItsOwnStores(t *testing.T) {
 	const tree = "storage_mux {\n name t\n writable\n timeout %ds\n backend m memory\n}"
 	c := run(t, fmt.Sprintf(tree, 1))
 	for i := range 3 {

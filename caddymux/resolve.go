@@ -35,6 +35,9 @@ type member struct {
 	nested *branch
 	used   *used
 	store  muxcore.Store // made of module
+
+	canonical json.RawMessage // its config without placeholders, equal for equal configs
+	raw       json.RawMessage // its config as it was given, if it was added at run time
 }
 
 // inner is the mux that the member is, nested or used; nil if it is none.
@@ -93,7 +96,7 @@ func (r resolver) mux(m Mux, depth int) (*branch, error) {
 	var canonical []json.RawMessage
 	taken := make(map[string]bool)
 	for i, raw := range m.Backends {
-		one, own, err := r.backend(raw, depth)
+		one, err := r.backend(raw, depth)
 		if err != nil {
 			return nil, fmt.Errorf("backend %s: %w", nameOr(one.Name, i), err)
 		}
@@ -102,7 +105,7 @@ func (r resolver) mux(m Mux, depth int) (*branch, error) {
 		}
 		b.members = append(b.members, one)
 		shared = append(shared, &one.Backend)
-		canonical = append(canonical, own)
+		canonical = append(canonical, one.canonical)
 	}
 	if err := checkMembers(set.Mode, set.WriteQuorum, shared); err != nil {
 		return nil, err
@@ -121,64 +124,63 @@ func nameOr(name string, i int) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// backend makes a member of a backend's JSON, and its JSON without placeholders.
-func (r resolver) backend(raw json.RawMessage, depth int) (member, json.RawMessage, error) {
-	shared, own, err := splitBackend(raw)
-	one := member{Backend: shared}
-	if err != nil {
-		return one, nil, err
+// backend makes a member of a backend's JSON.
+func (r resolver) backend(raw json.RawMessage, depth int) (one member, err error) {
+	var own map[string]json.RawMessage
+	if one.Backend, own, err = splitBackend(raw); err != nil {
+		return one, err
 	}
 	for field, value := range map[string]*string{"name": &one.Name, "health_key": &one.HealthKey} {
 		if *value, err = replaceString(r.repl, field, *value, false); err != nil {
-			return one, nil, err
+			return one, err
 		}
 	}
 	if err := one.check(); err != nil {
-		return one, nil, err
+		return one, err
 	}
 	if one.Type == muxType {
 		return r.nested(one, own, depth)
 	}
 	kind, err := newBackendType(one.Type)
 	if err != nil {
-		return one, nil, err
+		return one, err
 	}
 	if err := replaceFields(r.repl, own, credentialsOf(kind)); err != nil {
-		return one, nil, err
+		return one, err
 	}
 	config, err := json.Marshal(own)
 	if err != nil {
-		return one, nil, err
+		return one, err
 	}
 	loaded, err := r.ctx.LoadModuleByID(backendNamespace+"."+one.Type, config)
 	if err != nil {
-		return one, nil, err
+		return one, err
 	}
 	one.module = loaded.(BackendType) // newBackendType has seen to that
 	if use, ok := one.module.(*UseBackend); ok {
 		if one.used, err = r.use(use.Tree, depth); err != nil {
-			return one, nil, err
+			return one, err
 		}
 		own["of"] = one.used.canonical() // so that the tree is made anew when that one changes
 	}
-	joined, err := joinBackend(&one.Backend, own)
-	return one, joined, err
+	one.canonical, err = joinBackend(&one.Backend, own)
+	return one, err
 }
 
-func (r resolver) nested(one member, own map[string]json.RawMessage, depth int) (member, json.RawMessage, error) {
+func (r resolver) nested(one member, own map[string]json.RawMessage, depth int) (member, error) {
 	config, err := json.Marshal(own)
 	if err != nil {
-		return one, nil, err
+		return one, err
 	}
 	var inner Mux
 	if err := caddy.StrictUnmarshalJSON(config, &inner); err != nil {
-		return one, nil, err
+		return one, err
 	}
 	if one.nested, err = r.mux(inner, depth+1); err != nil {
-		return one, nil, err
+		return one, err
 	}
-	joined, err := joinBackend(&one.Backend, one.nested.resolved)
-	return one, joined, err
+	one.canonical, err = joinBackend(&one.Backend, one.nested.resolved)
+	return one, err
 }
 
 // check holds for the shared options of a backend.
