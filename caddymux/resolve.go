@@ -269,6 +269,22 @@ func (m *Mux) checkOptions(set *muxcore.Settings) (err error) {
 			return fmt.Errorf("%s: must not be negative, got %s", option, time.Duration(d))
 		}
 	}
+	return m.checkBounds()
+}
+
+// checkBounds checks what one option says of another.
+func (m *Mux) checkBounds() error {
+	for _, pair := range []struct {
+		option      string
+		base, bound caddy.Duration
+	}{{"retry_max_delay", m.RetryDelay, m.RetryMaxDelay}, {"cooldown_max", m.Cooldown, m.CooldownMax}} {
+		if pair.bound > 0 && pair.bound < pair.base {
+			return fmt.Errorf("%s: must not be below %s, got %s", pair.option, time.Duration(pair.base), time.Duration(pair.bound))
+		}
+	}
+	if m.HedgeMaxPercent != 0 && (m.Hedge == "" || m.Hedge == "off") {
+		return errors.New("hedge_max_percent: says nothing without hedge")
+	}
 	return nil
 }
 
