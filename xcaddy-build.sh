@@ -99,6 +99,10 @@ check_modules() {
 	done
 }
 
+# build_s3server builds versitygw, which takes minutes the first time. It is not
+# under test itself: no race detector, and no C.
+build_s3server() { (cd "$root/integration/s3server" && CGO_ENABLED=0 go build -o "$S3SERVER_BIN" .); }
+
 # count ACTION counts the tests, subtests included, that ended this way.
 count() {
 	cat "$build_dir"/events-*.json 2>/dev/null |
@@ -124,8 +128,10 @@ cmd_test() {
 	for example in "$root"/examples/*/; do
 		part "example ${example#"$root"/} ${race[*]-}" go_tests "${example%/}" 10m || true
 	done
+	export S3SERVER_BIN=$build_dir/s3server
 	if part "build of the Caddy under test ${race[*]-}" build_caddy "$CADDY_BIN" &&
-		part "modules of the Caddy under test" check_modules; then
+		part "modules of the Caddy under test" check_modules &&
+		part "build of the S3 server that is tested against" build_s3server; then
 		part "integration tests ${race[*]-}" go_tests "$root/integration" 20m -parallel 6 || true
 	else
 		failed+=("integration tests (could not run)")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
+	"github.com/suaveplan/caddy-storage-mux/integration/s3d"
 	"github.com/suaveplan/caddy-storage-mux/internal/bunnyfake"
 	"github.com/suaveplan/caddy-storage-mux/internal/swiftfake"
 )
@@ -22,7 +23,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "CADDY_BIN must name the Caddy under test; ./xcaddy-build.sh test builds it and sets it")
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	s3d.Clean()
+	os.Exit(status)
 }
 
 // soon is how long a change of state may take to show; generous, since nothing

@@ -108,8 +108,8 @@ func TestATrialThatFailsLeavesItOpen(t *testing.T) {
 	}
 }
 
-// A body that cannot be sent again loses to whoever was faster, and changes nothing.
-func TestAStreamThatIsOvertakenIsAFailedCondition(t *testing.T) {
+// Whoever was faster while a body came in keeps what he wrote.
+func TestAnUploadThatIsOvertakenIsAFailedCondition(t *testing.T) {
 	service := s3fake.New(t, "bucket")
 	s := open(t, settings(service, "bucket"))
 	if err := create(t, s, "first", "x"); err != nil { // so that the trial is over

@@ -5,17 +5,18 @@
 // Signatures, credentials and the forms of addresses are those of github.com/minio/minio-go; its client is not used, as it
 // retries, waits and follows on its own. A request is sent once: only a service that names the region to sign for, or says
 // that a token has expired, is asked again, if the body can be. Redirects are not followed: they would carry a signature
-// elsewhere. There are no checksum trailers and no chunk signatures, which many services refuse. What is in memory is
-// signed with its SHA-256; larger bodies are sent as UNSIGNED-PAYLOAD, over plain http as well, unless their digest was
-// declared. HTTPS protects them on their way; over plain http nothing but TCP does.
+// elsewhere. There are no checksum trailers and no chunk signatures, which many services refuse. A body that is one request
+// is signed with its SHA-256; parts are sent as UNSIGNED-PAYLOAD, over plain http as well. HTTPS protects them on their
+// way; over plain http nothing but TCP does.
 //
 // # Uploads
 //
-// A body of up to 64 KiB is read before it is sent. One of known length up to a part (8 MiB) is one PUT, sent as it comes.
-// All others go by parts of equal size, three at a time, each from a buffer; the buffers of all uploads together are
-// limited, beyond one for each. An object of known length beyond 10,000 parts has larger ones, which are sent one after the
-// other without being held; one of unknown length ends there, at 78 GiB. What fails or is given up is aborted in the
-// background, three times if need be. Nothing can abort what a killed process or a dead service leaves: let the bucket have
+// A body of known length up to a part (8 MiB) is read into memory and is one PUT. It is not sent as it comes, because some
+// services store what they have of a body whose sender dies; the signature keeps them from it. So do bodies of unknown
+// length up to 64 KiB. All others go by parts of equal size, three at a time, each from a buffer; the buffers of all such uploads
+// together are limited, beyond one for each. An object of known length beyond 10,000 parts has larger ones, which are sent
+// one after the other without being held; one of unknown length ends there, at 78 GiB. What fails or is given up is aborted
+// in the background, again if need be. Nothing can abort what a killed process or a dead service leaves: let the bucket have
 // a lifecycle rule AbortIncompleteMultipartUpload.
 //
 // # What is kept with an object

@@ -131,7 +131,7 @@ var codes = map[string]muxcore.Code{
 
 // failures are codes that are the service's, not the request's, although their status says so.
 var failures = map[string]bool{
-	"NoSuchBucket": true, "NoSuchUpload": true, "InvalidPart": true, "BadDigest": true, "IncompleteBody": true, "XAmzContentSHA256Mismatch": true,
+	"NoSuchBucket": true, noSuchUpload: true, "InvalidPart": true, "BadDigest": true, "IncompleteBody": true, "XAmzContentSHA256Mismatch": true,
 	"RequestTimeout": true, "SlowDown": true, "SlowDownRead": true, "SlowDownWrite": true, "Throttling": true, "RequestThrottled": true,
 	"OperationAborted": true, conditionalConflict: true, "InternalError": true, "InvalidDigest": true, "ServiceUnavailable": true,
 }

@@ -26,6 +26,8 @@ const (
 	abortTime  = 10 * time.Second
 	abortTries = 3
 	abortPause = time.Second
+
+	noSuchUpload = "NoSuchUpload"
 )
 
 var errManyParts = errors.New("a body of unknown length that is larger than all parts together")
@@ -73,7 +75,6 @@ func (p *put) byParts(ctx context.Context, head []byte) ([]string, error) {
 	}
 	m.giveBack()
 	if err == nil {
-		p.replays = true
 		var native []string
 		native, err = p.commit(ctx, func(guard http.Header) ([]string, error) { return m.complete(ctx, guard) })
 		if err == nil {
@@ -161,12 +162,14 @@ func (p *put) streamParts(ctx context.Context, m *multipart, size int64) error {
 		err := m.sendPart(ctx, &call{up: body}, number)
 		whole, bodyErr := body.Settle(ctx)
 		switch {
-		case err != nil:
+		case err == nil && bodyErr != nil:
+			err = bodyErr
+		case err == nil && !whole:
+			err = errTooEarly
+		}
+		if err != nil {
+			m.fail(err)
 			return err
-		case bodyErr != nil:
-			return bodyErr
-		case !whole:
-			return errTooEarly
 		}
 		p.sent += n
 	}
@@ -285,22 +288,28 @@ func (s *Store) ask(ctx context.Context, c *call, into any) error {
 }
 
 // abort takes an upload back, with all its parts, in the background: a failed upload is told of at once, and nothing of it
-// is to be left.
+// is to be left. A service that is down is asked again. So is one that was left with parts under way: it may have stored
+// one after it had aborted the upload.
 func (m *multipart) abort(ctx context.Context) {
 	c := call{op: muxcore.OpPut, key: m.key, method: http.MethodDelete, query: url.Values{"uploadId": {m.id}}}
-	s, ctx := m.s, context.WithoutCancel(ctx)
+	s, ctx, left := m.s, context.WithoutCancel(ctx), m.err != nil
 	s.work.Go(func() {
+		closing := s.closing
 		for tries := 1; ; tries++ {
 			once, cancel := context.WithTimeout(ctx, abortTime)
 			_, err := s.finish(once, &c)
 			cancel()
-			if !muxcore.Classify(ctx, err).Counts() || tries == abortTries || codeOf(err) == "NoSuchUpload" {
+			down := muxcore.Classify(ctx, err).Counts() && codeOf(err) != noSuchUpload
+			if !down && (!left || tries > 1) || tries == abortTries {
 				return
 			}
 			select {
 			case <-time.After(abortPause << tries):
-			case <-s.closing:
-				return
+			case <-closing:
+				if tries > 1 || down {
+					return
+				}
+				closing = nil
 			}
 		}
 	})

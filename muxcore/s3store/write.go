@@ -2,7 +2,6 @@ package s3store
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -34,10 +33,9 @@ type put struct {
 	opts *muxcore.PutOptions
 	body *wire.Upload
 
-	old     *found      // what is there, nil for nothing
-	guard   http.Header // nil: no condition
-	sent    int64
-	replays bool // what commits can be sent again
+	old   *found      // what is there, nil for nothing
+	guard http.Header // nil: no condition
+	sent  int64
 }
 
 // Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
@@ -128,18 +126,17 @@ func (p *put) header(sum []byte) (http.Header, error) {
 	return p.s.header(p.key, p.opts, p.size)
 }
 
-// store sends the body in the way that fits its size, and gives the service's own ETag.
+// store sends the body in the way that fits its size, and gives the service's own ETag. What is one request is read before
+// it is sent, and signed: there are services that store the half of a body whose sender has died, unless its digest tells.
 func (p *put) store(ctx context.Context) (native []string, err error) {
-	small := min(wire.SpoolSize, p.s.partSize)
+	room := p.size
 	switch {
 	case p.size > p.s.partSize:
 		return p.byParts(ctx, nil)
-	case p.size > small:
-		return p.stream(ctx)
-	case p.size >= 0:
-		small = p.size
+	case p.size < 0:
+		room = min(wire.SpoolSize, p.s.partSize)
 	}
-	head := make([]byte, small+1) // one more, to see the end
+	head := make([]byte, room+1) // one more, to see the end
 	n, err := p.body.Fill(ctx, head)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -154,7 +151,7 @@ func (p *put) store(ctx context.Context) (native []string, err error) {
 func (p *put) whole(ctx context.Context, body []byte) ([]string, error) {
 	sum := sumOf(body)
 	raw, _ := hex.DecodeString(sum)
-	p.size, p.sent, p.replays = int64(len(body)), int64(len(body)), true
+	p.size, p.sent = int64(len(body)), int64(len(body))
 	header, err := p.header(raw)
 	if err != nil {
 		return nil, err
@@ -162,25 +159,6 @@ func (p *put) whole(ctx context.Context, body []byte) ([]string, error) {
 	return p.commit(ctx, func(guard http.Header) ([]string, error) {
 		c := call{op: muxcore.OpPut, key: p.key, method: http.MethodPut, header: maps.Clone(header), body: body, sha: sum}
 		maps.Copy(c.header, guard)
-		answer, err := p.s.finish(ctx, &c)
-		return answer["Etag"], err
-	})
-}
-
-// stream puts a body of known size as it comes. Its digest is signed if it was declared.
-func (p *put) stream(ctx context.Context) ([]string, error) {
-	header, err := p.header(nil)
-	if err != nil {
-		return nil, err
-	}
-	p.sent = p.size
-	if sum := p.opts.Digests.MD5; len(sum) > 0 {
-		header["Content-Md5"] = []string{base64.StdEncoding.EncodeToString(sum)}
-	}
-	return p.commit(ctx, func(guard http.Header) ([]string, error) {
-		maps.Copy(header, guard)
-		c := call{op: muxcore.OpPut, key: p.key, method: http.MethodPut, header: header, up: p.body}
-		c.sha = hex.EncodeToString(p.opts.Digests.SHA256)
 		answer, err := p.s.finish(ctx, &c)
 		return answer["Etag"], err
 	})
@@ -199,7 +177,7 @@ func (p *put) commit(ctx context.Context, send func(guard http.Header) ([]string
 		if err := p.look(ctx); err != nil {
 			return nil, err
 		}
-		if !p.replays || races == maxRaces {
+		if races == maxRaces {
 			return nil, lost(muxcore.OpPut, p.key, p.old)
 		}
 	}
