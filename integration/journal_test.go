@@ -96,10 +96,16 @@ func alike(x, y string) error {
 	return nil
 }
 
-// pending are the pending repairs of a backend.
+// pending are the pending repairs of a backend of the tree t.
 func pending(t *testing.T, c *rig.Caddy, name string) int {
 	t.Helper()
-	status, body := c.Admin(http.MethodGet, "/storage_mux/t", "")
+	return pendingIn(t, c, "t", name)
+}
+
+// pendingIn are the pending repairs of a backend of any tree.
+func pendingIn(t *testing.T, c *rig.Caddy, tree, name string) int {
+	t.Helper()
+	status, body := c.Admin(http.MethodGet, "/storage_mux/"+tree, "")
 	var stats struct {
 		Backends []struct {
 			Name    string `json:"name"`
