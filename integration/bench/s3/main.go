@@ -105,7 +105,7 @@ func measure(ways []way, rounds int, size int64) error {
 			return fmt.Errorf("%s: %w", ways[i].name, err)
 		}
 	}
-	fmt.Fprintf(os.Stdout, "most memory of the process with the store at work: %s\n", peak())
+	_, _ = fmt.Fprintf(os.Stdout, "most memory of the process with the store at work: %s\n", peak())
 	for range rounds {
 		for i := range ways {
 			runtime.GC()
@@ -119,10 +119,10 @@ func measure(ways []way, rounds int, size int64) error {
 	for i := range ways {
 		slices.Sort(ways[i].took)
 		median := ways[i].took[rounds/2]
-		fmt.Fprintf(os.Stdout, "%-15s %8.2f s %8.1f MiB/s\n", ways[i].name, median.Seconds(), float64(size)/(1<<20)/median.Seconds())
+		_, _ = fmt.Fprintf(os.Stdout, "%-15s %8.2f s %8.1f MiB/s\n", ways[i].name, median.Seconds(), float64(size)/(1<<20)/median.Seconds())
 	}
 	for _, i := range []int{0, 2} {
-		fmt.Fprintf(os.Stdout, "%s beside minio-go: %.2f of its throughput\n", ways[i].name, ways[i+1].took[rounds/2].Seconds()/ways[i].took[rounds/2].Seconds())
+		_, _ = fmt.Fprintf(os.Stdout, "%s beside minio-go: %.2f of its throughput\n", ways[i].name, ways[i+1].took[rounds/2].Seconds()/ways[i].took[rounds/2].Seconds())
 	}
 	return nil
 }
