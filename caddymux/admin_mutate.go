@@ -154,8 +154,11 @@ func makeMember(raw json.RawMessage, t *tree, mux string, app *App) (*member, er
 	if err := alone.shareJournals(t.root, mux); err != nil {
 		return nil, err
 	}
-	if err := alone.openStores(); err != nil {
+	if err := alone.enterUsed(); err != nil {
 		return nil, err
+	}
+	if err := alone.openStores(); err != nil {
+		return nil, errors.Join(err, alone.leaveUsed())
 	}
 	return &alone.members[0], nil
 }

@@ -102,7 +102,7 @@ func (u *used) canonical() json.RawMessage {
 
 // enter keeps the tree until leave.
 func (u *used) enter() error {
-	t, err := enterTree(u.key, u.root)
+	t, err := keepTree(u.key)
 	if err != nil {
 		return err
 	}
@@ -132,6 +132,43 @@ func (u *used) leave() error {
 	}
 	_, err := trees.Delete(u.key)
 	return err
+}
+
+// enterUsed keeps the trees that the branch uses. If one cannot be kept, none is.
+func (b *branch) enterUsed() error {
+	for i := range b.members {
+		one := &b.members[i]
+		var err error
+		switch {
+		case one.nested != nil:
+			err = one.nested.enterUsed()
+		case one.used != nil:
+			err = one.used.enter()
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("backend %q: %w", one.Name, err), b.leaveUsed())
+		}
+	}
+	return nil
+}
+
+// leaveUsed gives back the trees that the branch uses, as far as it keeps them.
+func (b *branch) leaveUsed() error {
+	var errs []error
+	for i := range b.members {
+		errs = append(errs, b.members[i].leaveUsed())
+	}
+	return errors.Join(errs...)
+}
+
+func (one *member) leaveUsed() error {
+	switch {
+	case one.nested != nil:
+		return one.nested.leaveUsed()
+	case one.used != nil:
+		return one.used.leave()
+	}
+	return nil
 }
 
 // usedTrees lists the trees that are used in the branch, each once, those that others use before them.

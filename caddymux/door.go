@@ -1,6 +1,7 @@
 package caddymux
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
@@ -66,7 +67,7 @@ func (d *door) join(app *App, root *branch) error {
 
 // use makes the tree of another door, which stays for as long, this one's as well.
 func (d *door) use(other *door) error {
-	t, err := enterTree(other.key, other.tree.root)
+	t, err := keepTree(other.key)
 	if err != nil {
 		return err
 	}
@@ -94,8 +95,28 @@ func (d *door) leave() error {
 	return err
 }
 
+// enterTree counts one more that has the tree, and makes it of root if it is not there.
 func enterTree(key treeKey, root *branch) (*tree, error) {
-	value, _, err := trees.LoadOrNew(key, func() (caddy.Destructor, error) { return newTree(root) })
+	// Not while the tree is made: its place in the pool is locked then, and whoever looks through the pool waits there.
+	if err := root.enterUsed(); err != nil {
+		return nil, fmt.Errorf("tree %q: %w", key.name, err)
+	}
+	value, there, err := trees.LoadOrNew(key, func() (caddy.Destructor, error) { return newTree(root) })
+	if there || err != nil {
+		_ = root.leaveUsed() // a tree that is there keeps them for itself
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tree %q: %w", key.name, err)
+	}
+	return value.(*tree), nil
+}
+
+// errTreeGone is for what uses a tree whose config ends at that very moment.
+var errTreeGone = errors.New("the config that has it was unloaded")
+
+// keepTree counts one more that has a tree which is there.
+func keepTree(key treeKey) (*tree, error) {
+	value, _, err := trees.LoadOrNew(key, func() (caddy.Destructor, error) { return nil, errTreeGone })
 	if err != nil {
 		return nil, fmt.Errorf("tree %q: %w", key.name, err)
 	}

@@ -137,7 +137,7 @@ func (t *tree) release() {
 		t.stopKeeping()
 		t.err = t.store.Close()
 	} else {
-		t.err = t.root.closeStores()
+		t.err = errors.Join(t.root.closeStores(), t.root.leaveUsed())
 	}
 	for _, one := range t.spare {
 		t.err = errors.Join(t.err, one.close())
@@ -225,9 +225,7 @@ func (b *branch) openStores() error {
 		switch {
 		case one.nested != nil:
 			err = one.nested.openStores()
-		case one.used != nil:
-			err = one.used.enter()
-		default:
+		case one.used == nil:
 			if one.store, err = one.module.OpenStore(); err != nil {
 				one.store = nil // it may be a nil pointer, which is not a nil Store
 			}
@@ -308,21 +306,22 @@ func (one *member) build(t *tree, l *legacy) (b muxcore.Backend, err error) {
 func (b *branch) closeStores() error {
 	var errs []error
 	for i := range b.members {
-		errs = append(errs, b.members[i].close())
+		errs = append(errs, b.members[i].closeStore())
 	}
 	return errors.Join(errs...)
 }
 
-// close closes the store of a member that no mux has.
-func (one *member) close() (err error) {
+// closeStore closes the store of a member that no mux has; not what it uses, which takes the pool's lock.
+func (one *member) closeStore() (err error) {
 	switch {
 	case one.nested != nil:
 		return one.nested.closeStores()
-	case one.used != nil:
-		return one.used.leave()
 	case one.store != nil:
 		err = muxcore.Close(one.store)
 		one.store = nil
 	}
 	return err
 }
+
+// close closes the store of a member that no mux has, and gives back what it uses.
+func (one *member) close() error { return errors.Join(one.closeStore(), one.leaveUsed()) }

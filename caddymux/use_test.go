@@ -81,7 +81,7 @@ func TestUseCountsOneInAChain(t *testing.T) {
 		if err := c.loadWith(chain(n), site); err != nil {
 			t.Errorf("eight in a chain: %v", err)
 		}
-		c.expect(http.StatusNotFound, "GET", "/x", "")
+		c.eventually("the new config serves", func() bool { return c.do("GET", "/x", "").status == http.StatusNotFound }) // a late request to the old one is 503
 	}
 	for n, site := range map[int]string{9: `respond "never"`, 8: "storage_mux {\n backend o use t8\n}"} {
 		if err := c.loadWith(chain(n), site); err == nil || !strings.Contains(err.Error(), "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED") {
@@ -126,6 +126,42 @@ func TestATreeCanBeUsedAtRunTime(t *testing.T) {
 	}
 	if status, body := add("a", `{"name":"x","type":"use","tree":"c"}`); status != http.StatusOK {
 		t.Errorf("without the other way there is no cycle: %d %s", status, body)
+	}
+	c.load(`respond "no tree"`)
+	c.eventually("no tree is alive", func() bool { return treesAlive() == 0 })
+}
+
+// Requests that are late look through the pool of trees while a reload makes new ones. One that was made together with
+// those that it uses had them wait for each other for ever.
+func TestLateRequestsAndTreesThatUseOthersDoNotWaitForEachOther(t *testing.T) {
+	c := run(t, `respond "first"`)
+	stop, looked := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		defer func() { looked <- n }()
+		for ; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				if found := newest("nobody"); found != nil {
+					found.release()
+				}
+			}
+		}
+	}()
+	for i := range 20 {
+		options := fmt.Sprintf("storage_mux inner memory: {\n cooldown %ds\n}\nstorage_mux outer {\n backend x mux {\n  backend y use inner\n }\n}", i+1)
+		if err := c.loadWith(options, "storage_mux {\n use outer\n}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if n := <-looked; n == 0 {
+		t.Error("nobody has looked")
+	}
+	if err := c.loadWith("storage_mux inner memory:\nstorage_mux outer {\n backend x use inner\n backend bad memory {\n  weight 0\n }\n backend y use missing\n}", `respond "never"`); err == nil {
+		t.Error("a tree that uses a missing one loads")
 	}
 	c.load(`respond "no tree"`)
 	c.eventually("no tree is alive", func() bool { return treesAlive() == 0 })
