@@ -201,7 +201,7 @@ func drainBackend(r *http.Request, t *tree, backend string) error {
 	}
 	err := t.store.Drain(ctx, backend)
 	if err != nil && ctx.Err() != nil {
-		t.undrainNext(backend)
+		t.undrainNext(backend) //nolint:contextcheck // trees outlive requests
 	}
 	return err
 }

@@ -206,7 +206,7 @@ func (one *member) equal(other *member) bool {
 
 // itself is what the config says of the backend itself: where it is a mux, not of what is in it.
 func (one *member) itself() string {
-	kind := ""
+	var kind string
 	switch use, _ := one.module.(*UseBackend); {
 	case one.nested != nil:
 		kind = string(one.nested.set.Mode)

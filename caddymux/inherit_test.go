@@ -82,7 +82,7 @@ func TestAnEditDropsWhatItTouches(t *testing.T) {
 			}
 			calls := f.AllCalls()
 			c.do("GET", "/x", "")
-			if asked := f.AllCalls() > calls; asked != (strings.HasPrefix(row.want, "f:up")) {
+			if asked := f.AllCalls() > calls; asked != strings.HasPrefix(row.want, "f:up") {
 				t.Errorf("f was asked: %t", asked)
 			}
 			c.eventually("one tree is alive", func() bool { return treesAlive() == 1 })

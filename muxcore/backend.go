@@ -40,8 +40,8 @@ func newBackend(cfg Backend, timeout time.Duration, now time.Time) *backend {
 
 // made is the weight that the backend was made with.
 func (b *backend) made() int64 {
-	if b.Backend.Weight != nil {
-		return int64(*b.Backend.Weight)
+	if b.Weight != nil {
+		return int64(*b.Weight)
 	}
 	return 1
 }
