@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,45 +16,39 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-// restart stops Caddy and loads a site anew, as a process of its own would.
-func (c *client) restart(site string) {
+// stop stops Caddy, and waits until nobody has the journal of a directory.
+func (c *client) stop(dir string) {
 	c.t.Helper()
 	if err := caddy.Stop(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.eventually("all trees are closed", func() bool { return treesAlive() == 0 && !journalTaken(filepath.Join(c.dir, "j")) })
-	c.load(site)
+	c.eventually("all trees are closed", func() bool {
+		_, taken := journals.References(dir)
+		return treesAlive() == 0 && !taken
+	})
 }
 
-// journalTaken tells whether some tree has the journal of a directory.
-func journalTaken(dir string) bool {
-	_, there := journals.References(dir)
-	return there
-}
-
-// remembering is a tree with a backend that is down for a reason, and a journal whose directory exists.
-func remembering(t *testing.T) (c *client, site string, calls func() int) {
+// remembering is a tree with a backend that is down for a reason, and a journal in dir, which exists.
+func remembering(t *testing.T) (c *client, site, dir string, calls func() int) {
 	t.Helper()
 	f := scripted(t, t.Name())
-	c = run(t, `respond "not yet"`)
-	if err := os.Mkdir(filepath.Join(c.dir, "j"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	site = fmt.Sprintf("storage_mux {\n name t\n writable\n cooldown 1h 2h\n journal {{dir}}/j\n backend eu mux {\n cooldown 1h 2h\n backend f scripted %s\n backend n memory\n }\n backend m memory\n}", t.Name())
-	c.load(site)
+	dir = t.TempDir()
+	site = fmt.Sprintf("storage_mux {\n name t\n writable\n cooldown 1h 2h\n journal %s\n backend eu mux {\n cooldown 1h 2h\n backend f scripted %s\n backend n memory\n }\n backend m memory\n}", dir, t.Name())
+	c = run(t, site)
 	f.Break(&muxcore.Error{Code: muxcore.CodeUnavailable, Err: fmt.Errorf("for a reason")})
 	c.expect(http.StatusNotFound, "GET", "/x", "")
-	return c, site, f.AllCalls
+	return c, site, dir, f.AllCalls
 }
 
 // A backend that was down before a restart is down after it, for the same reason and as long, and is not asked before. Nothing
 // else is kept.
 func TestARestartKeepsHealthOnly(t *testing.T) {
-	c, site, calls := remembering(t)
+	c, site, dir, calls := remembering(t)
 	change(t, "POST", "backends/m/drain", "", "PATCH", "backends/eu.n", `{"weight":3}`, "POST", "backends", `{"name":"added","type":"memory"}`)
 	was := wantStanding(t, "eu:up w1 [f:down w1, n:up w3 weight], m:down w1 drained, added:up w1 added").Backends[0].Mux.Backends[0]
 	asked := calls()
-	c.restart(site)
+	c.stop(dir)
+	c.load(site)
 	is := wantStanding(t, "eu:up w1 [f:down w1, n:up w1], m:up w1").Backends[0].Mux.Backends[0]
 	if is.Reason != was.Reason || !strings.Contains(is.Reason, "for a reason") || !is.NextTrialAt.Equal(*was.NextTrialAt) || !is.Since.Equal(was.Since) ||
 		is.ConsecutiveFailures != 1 || is.Errors != 0 {
@@ -63,12 +58,13 @@ func TestARestartKeepsHealthOnly(t *testing.T) {
 	if n := calls(); n != asked {
 		t.Errorf("f was asked %d times in its cooldown", n-asked)
 	}
-	info, err := os.Stat(filepath.Join(c.dir, "j", "health.json"))
+	info, err := os.Stat(filepath.Join(dir, "health.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file: %v, %v", info, err)
 	}
 	c.load(strings.Replace(site, "name t", "name t\n timeout 4s", 1)) // an edit, and then a restart of that
-	c.restart(strings.Replace(site, "name t", "name t\n timeout 5s", 1))
+	c.stop(dir)
+	c.load(strings.Replace(site, "name t", "name t\n timeout 5s", 1))
 	wantStanding(t, "eu:up w1 [f:down w1, n:up w1], m:up w1")
 }
 
@@ -106,13 +102,12 @@ func TestWhatIsNotBelievedAfterARestart(t *testing.T) {
 		"another backend edited":     {site: func(s string) string { return strings.Replace(s, "n memory", "n memory 1MB", 1) }, want: "down"},
 		"the backend edited":         {site: func(s string) string { return strings.Replace(s, "backend f", "backend n2 memory\n backend f", 1) }, want: "down"},
 		"the very backend edited":    {site: func(s string) string { return strings.Replace(s, "\n backend n ", " {\n secret s\n }\n backend n ", 1) }, want: "up"},
-		"no journal":                 {site: func(s string) string { return strings.Replace(s, "journal {{dir}}/j", "journal off", 1) }, want: "up"},
+		"no journal":                 {site: func(s string) string { return regexp.MustCompile(`journal .*`).ReplaceAllString(s, "journal off") }, want: "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, site, _ := remembering(t)
-			c.load(`respond "no tree"`) // its last state is written
-			path := filepath.Join(c.dir, "j", "health.json")
-			c.eventually("the file is written", func() bool { return !journalTaken(filepath.Join(c.dir, "j")) })
+			c, site, dir, _ := remembering(t)
+			c.stop(dir)
+			path := filepath.Join(dir, "health.json")
 			if row.file != nil {
 				text, err := os.ReadFile(path)
 				if err != nil {
@@ -125,7 +120,7 @@ func TestWhatIsNotBelievedAfterARestart(t *testing.T) {
 			if row.site != nil {
 				site = row.site(site)
 			}
-			c.restart(site)
+			c.load(site)
 			_, stats := admin(t, "GET", adminPath+"/t", "")
 			inner := stats.Backends[0].Mux.Backends
 			for _, b := range inner {
@@ -142,22 +137,21 @@ func TestWhatIsNotBelievedAfterARestart(t *testing.T) {
 // nobody.
 func TestHealthIsWrittenOnChange(t *testing.T) {
 	f := scripted(t, "on change")
-	c := run(t, `respond "not yet"`)
-	const site = "storage_mux {\n name t\n cooldown 1ms\n journal {{dir}}/j\n backend f scripted \"on change\"\n backend m memory\n}"
-	path := filepath.Join(c.dir, "j", "health.json")
+	dir := filepath.Join(t.TempDir(), "j")
+	site := fmt.Sprintf("storage_mux {\n name t\n cooldown 1ms\n journal %s\n backend f scripted \"on change\"\n backend m memory\n}", dir)
+	path := filepath.Join(dir, "health.json")
 	written := func() bool {
 		_, err := os.Stat(path)
 		return err == nil
 	}
-	c.load(site)
+	c := run(t, site)
 	f.Break(&muxcore.Error{Code: muxcore.CodeUnavailable})
 	c.expect(http.StatusNotFound, "GET", "/x", "")
-	c.load(`respond "no tree"`)
-	c.eventually("the tree is closed", func() bool { return !journalTaken(filepath.Join(c.dir, "j")) })
-	if _, err := os.Stat(filepath.Dir(path)); !os.IsNotExist(err) {
+	c.stop(dir)
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the directory of the journal: %v", err)
 	}
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	c.load(site)
@@ -174,11 +168,11 @@ func TestHealthIsWrittenOnChange(t *testing.T) {
 
 // Only the tree of the running config writes: not one on its way out, nor one of a config that fails.
 func TestOneTreeWritesTheHealth(t *testing.T) {
-	c, site, _ := remembering(t)
+	c, site, dir, _ := remembering(t)
 	old := newest("t") // a request that takes its time
 	edited := strings.Replace(site, "name t", "name t\n timeout 4s", 1)
 	c.load(edited)
-	path := filepath.Join(c.dir, "j", "health.json")
+	path := filepath.Join(dir, "health.json")
 	c.eventually("the new tree has written", func() bool {
 		_, err := os.Stat(path)
 		return err == nil
@@ -201,10 +195,9 @@ func TestOneTreeWritesTheHealth(t *testing.T) {
 
 // A command asks a backend whatever the Caddy that runs thinks of it, and writes nothing down.
 func TestACommandRemembersNothing(t *testing.T) {
-	c, site, _ := remembering(t)
-	c.load(`respond "no tree"`)
-	c.eventually("the tree is closed", func() bool { return !journalTaken(filepath.Join(c.dir, "j")) })
-	path := filepath.Join(c.dir, "j", "health.json")
+	c, site, dir, _ := remembering(t)
+	c.stop(dir)
+	path := filepath.Join(dir, "health.json")
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
