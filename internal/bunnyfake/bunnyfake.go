@@ -7,16 +7,16 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/fake"
 )
 
 // What a client needs.
@@ -27,7 +27,7 @@ const (
 
 // Zones are storage zones at one endpoint. It is safe for concurrent use.
 type Zones struct {
-	URL string
+	fake.Server
 
 	mu      sync.Mutex
 	zones   map[string]map[string]*file // by zone and path; a folder's ends in a slash
@@ -36,7 +36,6 @@ type Zones struct {
 	whole   bool
 	swap    func(path string)
 	purged  []string
-	lines   []string
 	refused bool
 }
 
@@ -55,9 +54,7 @@ func New(tb testing.TB, zones ...string) *Zones {
 	for _, name := range zones {
 		z.zones[name] = make(map[string]*file)
 	}
-	server := httptest.NewServer(z)
-	tb.Cleanup(server.Close)
-	z.URL = server.URL
+	z.Listen(tb, z)
 	return z
 }
 
@@ -69,32 +66,16 @@ func (z *Zones) AddZone(name string) {
 }
 
 // Void makes writes answer 201 and store nothing, as at the endpoint of another region.
-func (z *Zones) Void(on bool) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.void = on
-}
+func (z *Zones) Void(on bool) { fake.Set(&z.mu, &z.void, on) }
 
 // Whole makes ranges be ignored.
-func (z *Zones) Whole(on bool) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.whole = on
-}
+func (z *Zones) Whole(on bool) { fake.Set(&z.mu, &z.whole, on) }
 
 // Refuse makes every key be refused.
-func (z *Zones) Refuse(on bool) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.refused = on
-}
+func (z *Zones) Refuse(on bool) { fake.Set(&z.mu, &z.refused, on) }
 
 // BeforeGet is called before an object is read, without locks; nil ends it.
-func (z *Zones) BeforeGet(f func(path string)) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.swap = f
-}
+func (z *Zones) BeforeGet(f func(path string)) { fake.Set(&z.mu, &z.swap, f) }
 
 // Put makes a file, as somebody else would.
 func (z *Zones) Put(zone, path, body string) {
@@ -122,19 +103,12 @@ func (z *Zones) Purged() []string {
 	return slices.Clone(z.purged)
 }
 
-// Lines are the request lines, undecoded.
-func (z *Zones) Lines() []string {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return slices.Clone(z.lines)
-}
-
 // ServeHTTP implements http.Handler.
 func (z *Zones) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	path = strings.TrimLeft(path, "/") // the vendor's client sends two slashes after the zone
+	z.Note(r)
 	z.mu.Lock()
-	z.lines = append(z.lines, r.Method+" "+r.RequestURI)
 	files, ok := z.zones[name]
 	before, refused := z.swap, z.refused
 	z.mu.Unlock()
@@ -163,13 +137,7 @@ func (z *Zones) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // say answers as Bunny does: in JSON, with the status in it.
 func say(w http.ResponseWriter, status int, message string) {
-	answer(w, status, map[string]any{"HttpCode": status, "Message": message})
-}
-
-func answer(w http.ResponseWriter, status int, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value)
+	fake.JSON(w, status, map[string]any{"HttpCode": status, "Message": message})
 }
 
 func checksum(body []byte) string {
@@ -200,7 +168,7 @@ func (z *Zones) describe(w http.ResponseWriter, files map[string]*file, zone, pa
 	defer z.mu.Unlock()
 	for _, at := range []string{path, path + "/"} {
 		if f := files[at]; f != nil {
-			answer(w, http.StatusOK, described(zone, at, f))
+			fake.JSON(w, http.StatusOK, described(zone, at, f))
 			return
 		}
 	}
@@ -216,7 +184,7 @@ func (z *Zones) list(w http.ResponseWriter, files map[string]*file, zone, dir st
 			all = append(all, described(zone, path, f))
 		}
 	}
-	answer(w, http.StatusOK, all)
+	fake.JSON(w, http.StatusOK, all)
 }
 
 func (z *Zones) get(w http.ResponseWriter, r *http.Request, files map[string]*file, path string) {

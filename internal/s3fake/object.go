@@ -1,7 +1,6 @@
 package s3fake
 
 import (
-	"bytes"
 	"crypto/md5" // S3's ETag
 	"encoding/hex"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/fake"
 )
 
 // object is an object.
@@ -20,12 +21,10 @@ type object struct {
 	at     time.Time
 }
 
-// kept are the fields that S3 keeps, besides its metadata.
-var kept = []string{"Content-Type", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Expires", "X-Amz-Storage-Class"}
-
 const (
-	metaPrefix = "X-Amz-Meta-"
-	metaLimit  = 2 << 10
+	storageClass = "X-Amz-Storage-Class"
+	metaPrefix   = "X-Amz-Meta-"
+	metaLimit    = 2 << 10
 )
 
 // Put makes an object, as somebody else would.
@@ -69,10 +68,9 @@ func described(r *http.Request) (http.Header, *Refusal) {
 	if size > metaLimit {
 		return nil, Refuse(http.StatusBadRequest, "MetadataTooLarge", "Your metadata headers exceed the maximum allowed metadata size")
 	}
-	for _, name := range kept {
-		if v := r.Header.Values(name); len(v) > 0 {
-			h[name] = []string{v[0]}
-		}
+	fake.Keep(h, r.Header)
+	if class := r.Header.Get(storageClass); class != "" {
+		h[storageClass] = []string{class}
 	}
 	return h, nil
 }
@@ -147,24 +145,8 @@ func (s *Service) get(w http.ResponseWriter, r *http.Request, objects map[string
 		w.Header().Set("Content-Range", "bytes */0")
 		return Refuse(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "The requested range is not satisfiable")
 	}
-	coded := &encoded{ResponseWriter: w, coding: w.Header().Get("Content-Encoding")}
-	w.Header().Del("Content-Encoding")
-	http.ServeContent(coded, r, "", o.at, bytes.NewReader(o.body))
+	fake.Content(w, r, o.at, o.body)
 	return nil
-}
-
-// encoded keeps a coding from http.ServeContent, which gives no length beside one.
-type encoded struct {
-	http.ResponseWriter
-	coding string
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *encoded) WriteHeader(status int) {
-	if w.coding != "" {
-		w.Header().Set("Content-Encoding", w.coding)
-	}
-	w.ResponseWriter.WriteHeader(status)
 }
 
 func (s *Service) delete(w http.ResponseWriter, r *http.Request, objects map[string]*object, key string) *Refusal {

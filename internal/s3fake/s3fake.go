@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/fake"
 )
 
 // What a client needs.
@@ -26,7 +26,7 @@ const (
 
 // Service is a service with its buckets. It is safe for concurrent use.
 type Service struct {
-	URL string
+	fake.Server
 
 	mu      sync.Mutex
 	buckets map[string]map[string]*object
@@ -38,7 +38,6 @@ type Service struct {
 	noList  bool
 	minPart int
 	fail    func(*http.Request) *Refusal
-	lines   []string
 }
 
 // New starts a service with buckets, until the test ends.
@@ -51,9 +50,7 @@ func New(tb testing.TB, buckets ...string) *Service {
 	for _, name := range buckets {
 		s.AddBucket(name)
 	}
-	server := httptest.NewServer(s)
-	tb.Cleanup(server.Close)
-	s.URL = server.URL
+	s.Listen(tb, s)
 	return s
 }
 
@@ -65,11 +62,7 @@ func (s *Service) AddBucket(name string) {
 }
 
 // Move puts the service into another region.
-func (s *Service) Move(region string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.region = region
-}
+func (s *Service) Move(region string) { fake.Set(&s.mu, &s.region, region) }
 
 // Tokens are the session tokens that are taken from now on, "" for requests without one.
 func (s *Service) Tokens(tokens ...string) {
@@ -92,32 +85,13 @@ func (s *Service) Ignore(methods ...string) {
 }
 
 // NoList takes the right to list away: then nobody is told that a key is missing.
-func (s *Service) NoList(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.noList = on
-}
+func (s *Service) NoList(on bool) { fake.Set(&s.mu, &s.noList, on) }
 
 // MinPart is the least size of a part that is not the last. It is 5 MiB to begin with.
-func (s *Service) MinPart(size int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.minPart = size
-}
+func (s *Service) MinPart(size int) { fake.Set(&s.mu, &s.minPart, size) }
 
 // Fail answers requests for which f gives a refusal with that; nil ends it.
-func (s *Service) Fail(f func(*http.Request) *Refusal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = f
-}
-
-// Lines are the request lines that came, undecoded.
-func (s *Service) Lines() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.lines)
-}
+func (s *Service) Fail(f func(*http.Request) *Refusal) { fake.Set(&s.mu, &s.fail, f) }
 
 // Uploads are the uploads by parts that were begun and have not ended.
 func (s *Service) Uploads() int {
@@ -151,8 +125,8 @@ func (r *Refusal) write(w http.ResponseWriter) {
 
 // ServeHTTP implements http.Handler.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.Note(r)
 	s.mu.Lock()
-	s.lines = append(s.lines, r.Method+" "+r.RequestURI)
 	fail := s.fail
 	s.mu.Unlock()
 	if fail != nil {

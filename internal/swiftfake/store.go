@@ -1,7 +1,6 @@
 package swiftfake
 
 import (
-	"bytes"
 	"crypto/md5" // Swift's ETag
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/fake"
 )
 
 // object is an object, plain or large.
@@ -30,9 +31,6 @@ type Segment struct {
 	Bytes int64  `json:"bytes"`
 	Hash  string `json:"hash"`
 }
-
-// kept are the fields that Swift keeps, besides its metadata.
-var kept = []string{"Content-Type", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Expires"}
 
 const metaPrefix = "X-Object-Meta-"
 
@@ -115,11 +113,7 @@ func (c *Cluster) put(w http.ResponseWriter, r *http.Request, objects map[string
 			made.header[field] = values
 		}
 	}
-	for _, field := range kept {
-		if v := r.Header.Values(field); len(v) > 0 {
-			made.header[field] = v
-		}
-	}
+	fake.Keep(made.header, r.Header)
 	if total > 4096 || len(name) > 1024 {
 		http.Error(w, "limits", http.StatusBadRequest)
 		return
@@ -185,7 +179,7 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request, objects map[string
 		http.Error(w, "no such object", http.StatusNotFound)
 		return
 	case o.static != nil && r.URL.Query().Get("multipart-manifest") == "get":
-		answer(w, http.StatusOK, o.static)
+		fake.JSON(w, http.StatusOK, o.static)
 		return
 	case o.static != nil && tag == "":
 		http.Error(w, "a segment is missing", http.StatusConflict)
@@ -204,23 +198,7 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request, objects map[string
 		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
 		return
 	}
-	coded := &encoded{ResponseWriter: w, coding: w.Header().Get("Content-Encoding")}
-	w.Header().Del("Content-Encoding")
-	http.ServeContent(coded, r, "", o.at, bytes.NewReader(body))
-}
-
-// encoded keeps a coding from http.ServeContent, which gives no length beside one.
-type encoded struct {
-	http.ResponseWriter
-	coding string
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *encoded) WriteHeader(status int) {
-	if w.coding != "" {
-		w.Header().Set("Content-Encoding", w.coding)
-	}
-	w.ResponseWriter.WriteHeader(status)
+	fake.Content(w, r, o.at, body)
 }
 
 func (c *Cluster) delete(w http.ResponseWriter, r *http.Request, objects map[string]*object, name string) {
@@ -237,7 +215,7 @@ func (c *Cluster) delete(w http.ResponseWriter, r *http.Request, objects map[str
 			delete(c.containers[container], part)
 		}
 		delete(objects, name)
-		answer(w, http.StatusOK, map[string]any{"Response Status": "200 OK", "Number Deleted": len(o.static) + 1, "Errors": [][]string{}})
+		fake.JSON(w, http.StatusOK, map[string]any{"Response Status": "200 OK", "Number Deleted": len(o.static) + 1, "Errors": [][]string{}})
 		return
 	}
 	delete(objects, name)

@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/fake"
 )
 
 // The one account there is.
@@ -25,7 +26,7 @@ const (
 
 // Cluster is a cluster with its identity service. It is safe for concurrent use.
 type Cluster struct {
-	URL string
+	fake.Server
 
 	mu         sync.Mutex
 	tokens     map[string]int // calls left, -1 for ever
@@ -37,7 +38,6 @@ type Cluster struct {
 	containers map[string]map[string]*object
 	cdn        map[string]*published
 	purged     []string
-	lines      []string // of requests, as they came
 }
 
 // New starts a cluster with containers, until the test ends.
@@ -50,9 +50,7 @@ func New(tb testing.TB, containers ...string) *Cluster {
 	for _, name := range containers {
 		c.containers[name] = make(map[string]*object)
 	}
-	server := httptest.NewServer(c)
-	tb.Cleanup(server.Close)
-	c.URL = server.URL
+	c.Listen(tb, c)
 	return c
 }
 
@@ -64,11 +62,7 @@ func (c *Cluster) AddContainer(name string) {
 }
 
 // ExpireAfter makes tokens that are issued from now on good for so many requests.
-func (c *Cluster) ExpireAfter(calls int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls = calls
-}
+func (c *Cluster) ExpireAfter(calls int) { fake.Set(&c.mu, &c.calls, calls) }
 
 // ExpireAll ends all tokens that were issued.
 func (c *Cluster) ExpireAll() {
@@ -78,38 +72,19 @@ func (c *Cluster) ExpireAll() {
 }
 
 // Life is what the service says how long tokens live.
-func (c *Cluster) Life(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.life = d
-}
+func (c *Cluster) Life(d time.Duration) { fake.Set(&c.mu, &c.life, d) }
 
 // Lock makes the identity service refuse the key, or take it again.
-func (c *Cluster) Lock(locked bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.locked = locked
-}
+func (c *Cluster) Lock(locked bool) { fake.Set(&c.mu, &c.locked, locked) }
 
 // Fail answers requests to the storage for which f gives a status with that; nil ends it.
-func (c *Cluster) Fail(f func(*http.Request) int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fail = f
-}
+func (c *Cluster) Fail(f func(*http.Request) int) { fake.Set(&c.mu, &c.fail, f) }
 
 // Logins is the number of tokens issued.
 func (c *Cluster) Logins() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.issued
-}
-
-// Lines are the request lines that came to the storage, undecoded.
-func (c *Cluster) Lines() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string(nil), c.lines...)
 }
 
 // ServeHTTP implements http.Handler.
@@ -122,8 +97,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/v3/auth/tokens":
 		c.version3(w, r)
 	case strings.HasPrefix(path, "/v1/"+Account), strings.HasPrefix(path, "/cdn/"+Account):
+		c.Note(r)
 		c.mu.Lock()
-		c.lines = append(c.lines, r.Method+" "+r.RequestURI)
 		ok, status := c.admits(r.Header.Get("X-Auth-Token")), 0
 		if ok && c.fail != nil {
 			status = c.fail(r)
@@ -226,7 +201,7 @@ func (c *Cluster) version2(w http.ResponseWriter, r *http.Request) {
 		}
 		return all
 	}
-	answer(w, http.StatusOK, map[string]any{"access": map[string]any{
+	fake.JSON(w, http.StatusOK, map[string]any{"access": map[string]any{
 		"token": map[string]any{"id": token, "expires": time.Now().Add(life).UTC().Format(time.RFC3339)},
 		"user":  map[string]any{"RAX-AUTH:defaultRegion": Region},
 		"serviceCatalog": []any{
@@ -261,18 +236,12 @@ func (c *Cluster) version3(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("X-Subject-Token", token)
-	answer(w, http.StatusCreated, map[string]any{"token": map[string]any{
+	fake.JSON(w, http.StatusCreated, map[string]any{"token": map[string]any{
 		"expires_at": time.Now().Add(life).UTC().Format(time.RFC3339),
 		"catalog": []any{map[string]any{"type": "object-store", "endpoints": []any{
 			map[string]any{"region": Region, "interface": "public", "url": c.URL + "/v1/" + Account},
 		}}},
 	}})
-}
-
-func answer(w http.ResponseWriter, status int, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value)
 }
 
 // discard reads what is left of a request.
