@@ -17,7 +17,7 @@ func TestTheStatusPageDrawsTreesAsTrees(t *testing.T) {
 	stats := muxcore.Stats{Mode: muxcore.Failover, Backends: []muxcore.BackendStats{
 		{Name: "a", Status: muxcore.StatusDown, Reason: "<dial>\nrefused", Since: now.Add(-3 * time.Minute), NextTrialAt: &due, Hits: 1},
 		{Name: "eu", Status: muxcore.StatusUp, Hits: 3, Mux: &muxcore.Stats{Mode: muxcore.Mirror, Backends: []muxcore.BackendStats{
-			{Name: "x", Status: muxcore.StatusDraining, Reason: "draining"},
+			{Name: "x", Status: muxcore.StatusDraining, Reason: "draining", Weight: 7, Changed: []muxcore.Change{muxcore.ChangeAdded, muxcore.ChangeWeight, muxcore.ChangeDrained}},
 			{Name: "y", Status: muxcore.StatusUp, WritesDown: true, Reason: "disk full"},
 		}}},
 	}}
@@ -29,7 +29,7 @@ func TestTheStatusPageDrawsTreesAsTrees(t *testing.T) {
 	want := []string{
 		"├─ a |  | down | down | <dial>\nrefused; for 3 min; next trial in 2 s | 25 %",
 		"└─ eu | mirror | up | up |  | 75 %",
-		"   ├─ x |  | draining | wait |  | 0 %",
+		"   ├─ x |  | draining | wait | added at run time; weight 7 set at run time | 0 %",
 		"   └─ y |  | up, writes down | wait | disk full | 0 %",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -135,6 +135,15 @@ func whyOf(b *muxcore.BackendStats, now time.Time) string {
 	if b.NextTrialAt != nil {
 		parts = append(parts, "next trial "+until(b.NextTrialAt.Sub(now)))
 	}
+	for _, change := range b.Changed { // a drain is the state
+		switch change {
+		case muxcore.ChangeAdded:
+			parts = append(parts, "added at run time")
+		case muxcore.ChangeWeight:
+			parts = append(parts, fmt.Sprintf("weight %d set at run time", b.Weight))
+		case muxcore.ChangeDrained:
+		}
+	}
 	return strings.Join(parts, "; ")
 }
 
