@@ -122,16 +122,20 @@ func (h *holding) doubtful() bool {
 	return h.seat.m.pending() && h.seat.m.journal.Doubtful(h.seat.b.Name)
 }
 
-// newer tells whether a is the better candidate for the truth than b: not known to be out of date, last modified later, or
-// at the same time and of a backend that is not in doubt, or with an identity of ours.
+// newer tells whether a is the better candidate for the truth than b: not known to be out of date, and last modified later. Times
+// count by the second, since that is how we date what is uploaded: within one, the copy is better that is of a backend not in doubt,
+// or has an identity of ours, and only then the later one.
 func newer(a, b *holding) bool {
+	second := func(h *holding) int64 { return h.info.ModTime.Unix() }
 	switch doubt := a.doubtful(); {
 	case a.stale != b.stale:
 		return b.stale
-	case !a.info.ModTime.Equal(b.info.ModTime):
-		return a.info.ModTime.After(b.info.ModTime)
+	case second(a) != second(b):
+		return second(a) > second(b)
 	case doubt != b.doubtful():
 		return !doubt
+	case a.info.ETagStored != b.info.ETagStored:
+		return a.info.ETagStored
 	}
-	return a.info.ETagStored && !b.info.ETagStored
+	return a.info.ModTime.After(b.info.ModTime)
 }
