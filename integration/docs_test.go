@@ -228,3 +228,38 @@ func TestEveryFlagOfTheCommandsStandsInTheDocs(t *testing.T) {
 		}
 	}
 }
+
+var metricRows = regexp.MustCompile("(?m)^\\| `(caddy_[a-z_]+)` \\| (\\w+) \\| ((?:`\\w+` ?)+)")
+
+// The table of metrics is what a real Caddy has: names, kinds and labels.
+func TestTheTableOfMetricsIsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	families := realMetrics(t)
+	var rows []string
+	for _, row := range metricRows.FindAllStringSubmatch(pages(t)["docs/operating.md"], -1) {
+		name, kind, labels := row[1], row[2], strings.Fields(strings.ReplaceAll(row[3], "`", ""))
+		rows = append(rows, name)
+		family, ok := families[name]
+		if !ok {
+			t.Errorf("%s stands in the docs, and in no metrics", name)
+			continue
+		}
+		if got := strings.ToLower(family.GetType().String()); got != kind {
+			t.Errorf("%s is a %s, the docs have %s", name, got, kind)
+		}
+		var got []string
+		for _, pair := range family.GetMetric()[0].GetLabel() {
+			got = append(got, pair.GetName())
+		}
+		slices.Sort(labels)
+		slices.Sort(got)
+		if !slices.Equal(got, labels) {
+			t.Errorf("%s has the labels %v, the docs have %v", name, got, labels)
+		}
+	}
+	for name := range families {
+		if !slices.Contains(rows, name) {
+			t.Errorf("%s is not in the docs", name)
+		}
+	}
+}
