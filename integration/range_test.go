@@ -2,16 +2,14 @@ package integration_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
-	"mime/multipart"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
+	"github.com/suaveplan/caddy-storage-mux/internal/oracles"
 )
 
 // The sites of the comparison: the same file by Caddy's own file_server, as the
@@ -115,76 +113,7 @@ func parts(t *testing.T, contentType string, body []byte) string {
 		t.Errorf("Content-Type %q: %v", contentType, err)
 		return ""
 	}
-	var out strings.Builder
-	for mr := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
-		part, err := mr.NextPart()
-		if errors.Is(err, io.EOF) {
-			return out.String()
-		}
-		if err != nil {
-			t.Errorf("reading a part: %v", err)
-			return out.String()
-		}
-		b, err := io.ReadAll(part)
-		fmt.Fprintf(&out, "%s %s %q %v\n", part.Header.Get("Content-Range"), part.Header.Get("Content-Type"), b, err)
-	}
-}
-
-// wellFormedRanges are ranges on which net/http is the oracle, for a file of 26 bytes.
-var wellFormedRanges = []string{
-	"bytes=0-0", "bytes=0-", "bytes=0-25", "bytes=0-26", "bytes=0-999999", "bytes=5-9", "bytes=25-25", "bytes=25-", "bytes=25-99",
-	"bytes=26-", "bytes=26-30", "bytes=999-1000", "bytes=-1", "bytes=-5", "bytes=-26", "bytes=-27", "bytes=-999999",
-	"bytes=0-0,-1", "bytes=0-1,4-5", "bytes=1-2, 4-5 ,7-8", "bytes=0-4,2-6", "bytes=20-25,0-3", "bytes=0-1,99-100", "bytes=99-,100-",
-	"bytes=0-25,0-25", "bytes=0-20,1-21,2-22", "bytes=0-1,,3-4",
-}
-
-// malformedRanges are to be ignored.
-var malformedRanges = []string{
-	"", "bytes", "bytes=", "bytes=-", "bytes=abc", "bytes=a-b", "bytes=5-2", "bytes=--5", "bytes=1-2-3", "bytes=1", "bytes=0-1,x",
-	"bytes=0x0-0x5", "bytes=+1-2", "bytes=1.0-2", "bytes:0-1", "lines=0-1", "=0-1", "0-1", "bytes=\u00e9-1", "bytes=5-2,0-1",
-}
-
-// conditions are preconditions on which net/http is the oracle. {etag} and {lm}
-// stand for the validators of the server that is asked.
-var conditions = [][]string{
-	{"If-None-Match", "{etag}"},
-	{"If-None-Match", "W/{etag}"},
-	{"If-None-Match", "*"},
-	{"If-None-Match", `"other"`},
-	{"If-None-Match", `"other", {etag}`},
-	{"If-None-Match", `"other",W/{etag} , "third"`},
-	{"If-None-Match", "no quotes"},
-	{"If-None-Match", `"unclosed`},
-	{"If-None-Match", ""},
-	{"If-None-Match", ",,"},
-	{"If-Match", "{etag}"},
-	{"If-Match", "W/{etag}"},
-	{"If-Match", "*"},
-	{"If-Match", `"other"`},
-	{"If-Match", `"other", {etag}`},
-	{"If-Match", "no quotes"},
-	{"If-Match", ""},
-	{"If-Modified-Since", "{lm}"},
-	{"If-Modified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
-	{"If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"},
-	{"If-Modified-Since", "yesterday"},
-	{"If-Modified-Since", ""},
-	{"If-Unmodified-Since", "{lm}"},
-	{"If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
-	{"If-Unmodified-Since", "Fri, 01 Jan 2100 00:00:00 GMT"},
-	{"If-Unmodified-Since", "yesterday"},
-	{"If-Range", "{etag}"},
-	{"If-Range", "W/{etag}"},
-	{"If-Range", `"other"`},
-	{"If-Range", "{lm}"},
-	{"If-Range", "Thu, 01 Jan 1970 00:00:01 GMT"},
-	{"If-Range", "nonsense"},
-	{"If-None-Match", `"other"`, "If-Modified-Since", "{lm}"},
-	{"If-None-Match", "{etag}", "If-Modified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
-	{"If-Match", "{etag}", "If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"},
-	{"If-Match", "{etag}", "If-None-Match", "{etag}"},
-	{"If-Match", `"other"`, "If-None-Match", "{etag}"},
-	{"If-Match", "{etag}", "If-Range", `"other"`},
+	return oracles.Parts(t, string(body), params["boundary"])
 }
 
 // agree asks both servers the same and compares the facts.
@@ -206,12 +135,12 @@ func filled(c *rig.Caddy, path string, header []string) []string {
 			r = c.Head(path)
 		}
 		v = strings.ReplaceAll(v, "{etag}", r.Header.Get("ETag"))
-		out = append(out, strings.ReplaceAll(v, "{lm}", r.Header.Get("Last-Modified")))
+		out = append(out, strings.ReplaceAll(v, "{date}", r.Header.Get("Last-Modified")))
 	}
 	return out
 }
 
-const alphabet = "abcdefghijklmnopqrstuvwxyz"
+const alphabet = oracles.Alphabet
 
 func TestRangesAgreeWithFileServer(t *testing.T) {
 	t.Parallel()
@@ -220,7 +149,7 @@ func TestRangesAgreeWithFileServer(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			agree(t, want, s, "/x.txt", method, nil)
 			agree(t, want, s, "/missing.txt", method, nil)
-			for _, v := range wellFormedRanges {
+			for _, v := range oracles.Ranges {
 				agree(t, want, s, "/x.txt", method, []string{"Range", v})
 			}
 		}
@@ -232,7 +161,7 @@ func TestPreconditionsAgreeWithFileServer(t *testing.T) {
 	want, all := oracle(t, map[string][]byte{"x.txt": []byte(alphabet)})
 	eachStore(t, all, func(t *testing.T, s store) {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			for _, cond := range conditions {
+			for _, cond := range oracles.Conditions {
 				agree(t, want, s, "/x.txt", method, cond)
 				agree(t, want, s, "/x.txt", method, append([]string{"Range", "bytes=5-9"}, cond...))
 			}
@@ -244,7 +173,7 @@ func TestMalformedRangesAreIgnored(t *testing.T) {
 	t.Parallel()
 	_, all := oracle(t, map[string][]byte{"x.txt": []byte(alphabet)})
 	eachStore(t, all, func(t *testing.T, s store) {
-		for _, v := range malformedRanges {
+		for _, v := range oracles.Malformed {
 			wantBody(t, fmt.Sprintf("GET with Range: %q", v), s.Get("/x.txt", "Range", v), http.StatusOK, []byte(alphabet))
 			wantStatus(t, fmt.Sprintf("HEAD with Range: %q", v), s.Head("/x.txt", "Range", v), http.StatusOK)
 		}
