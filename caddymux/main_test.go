@@ -144,8 +144,26 @@ func (c *client) tryLoad(site string) error {
 	if err != nil {
 		return err
 	}
-	defer c.http.CloseIdleConnections() // the old server closes them at its leisure
-	return caddy.Load(config, true)
+	return c.give(config)
+}
+
+// give loads a config, and waits until the servers of the one before are gone: they close idle connections at their leisure, and while
+// they shut down they still take some new ones and close them unanswered. The requests that find out lack a Host, so that no handler
+// sees them.
+func (c *client) give(config []byte) error {
+	c.t.Helper()
+	if err := caddy.Load(config, true); err != nil {
+		return err
+	}
+	c.http.CloseIdleConnections()
+	good := 0
+	c.eventually("the old servers are gone", func() bool {
+		if good++; !strings.HasPrefix(c.raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n"), "HTTP/1.1 400 ") {
+			good = 0
+		}
+		return good == 5
+	})
+	return nil
 }
 
 // answer is a response that was read whole.

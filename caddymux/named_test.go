@@ -25,7 +25,7 @@ func (c *client) loadWith(options, site string) error {
 	if err != nil {
 		return err
 	}
-	return caddy.Load(config, true)
+	return c.give(config)
 }
 
 func TestHandlersOfANamedTreeAreOneTree(t *testing.T) {

@@ -78,7 +78,7 @@ func (c *client) loadJSON(site string, change func(config map[string]any)) {
 	if text, err = json.Marshal(config); err != nil {
 		c.t.Fatal(err)
 	}
-	if err := caddy.Load(text, true); err != nil {
+	if err := c.give(text); err != nil {
 		c.t.Fatal(err)
 	}
 }
