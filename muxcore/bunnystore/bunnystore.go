@@ -86,7 +86,7 @@ type Settings struct {
 // Store is a storage zone. It is safe for concurrent use.
 type Store struct {
 	set    Settings
-	prefix string // with a slash at its end, or empty
+	prefix wire.Prefix
 	base   *url.URL
 	api    *url.URL
 	public string // without a slash at its end
@@ -101,13 +101,11 @@ func New(set Settings) (*Store, error) {
 	if err := set.check(); err != nil {
 		return nil, err
 	}
-	s := &Store{set: set, prefix: strings.Trim(set.Prefix, "/"), home: set.Transport}
-	if s.prefix != "" {
-		if err := muxcore.CheckStoreKey(s.prefix); err != nil {
-			return nil, fmt.Errorf("prefix: %w", err)
-		}
-		s.prefix += "/"
+	prefix, err := wire.NewPrefix(set.Prefix)
+	if err != nil {
+		return nil, err
 	}
+	s := &Store{set: set, prefix: prefix, home: wire.Home(set.Transport, new(tls.Config), continueTime)}
 	for _, u := range []struct {
 		word, text string
 		into       **url.URL
@@ -124,11 +122,6 @@ func New(set Settings) (*Store, error) {
 			return nil, err
 		}
 		s.public = strings.TrimSuffix(u.String(), "/")
-	}
-	if s.home == nil {
-		own := wire.NewTransport(new(tls.Config))
-		own.ExpectContinueTimeout = continueTime
-		s.home = own
 	}
 	return s, nil
 }
@@ -176,9 +169,7 @@ func parseURL(word, text string) (*url.URL, error) {
 
 // Close releases the idle connections; those in use end with their requests.
 func (s *Store) Close() error {
-	if c, ok := s.home.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
+	wire.CloseIdle(s.home)
 	return nil
 }
 
@@ -191,19 +182,11 @@ func (s *Store) Capabilities() muxcore.Capabilities {
 }
 
 // CheckKey implements muxcore.KeyChecker: with its prefix, a key must still be one.
-func (s *Store) CheckKey(key string) error {
-	if err := muxcore.CheckStoreKey(key); err != nil {
-		return err
-	}
-	if len(s.prefix)+len(key) > muxcore.MaxKeyLength {
-		return &muxcore.Error{Code: muxcore.CodeInvalidKey, Key: key, Err: fmt.Errorf("longer than 1024 bytes with its prefix of %d", len(s.prefix))}
-	}
-	return nil
-}
+func (s *Store) CheckKey(key string) error { return s.prefix.CheckKey(key) }
 
 // Probe implements muxcore.Prober: it asks for an object that nobody can have put.
 func (s *Store) Probe(ctx context.Context) error {
-	resp, err := s.send(ctx, &question{op: muxcore.OpHealth, method: methodDescribe, path: s.prefix + muxcore.ReservedPrefix + "/health"}) //nolint:bodyclose // drained below
+	resp, err := s.send(ctx, &question{op: muxcore.OpHealth, method: methodDescribe, path: s.prefix.Path(muxcore.ReservedPrefix + "/health")}) //nolint:bodyclose // drained below
 	if err != nil {
 		return err
 	}
@@ -212,14 +195,6 @@ func (s *Store) Probe(ctx context.Context) error {
 		return nil
 	}
 	return s.refused(muxcore.OpHealth, "", resp)
-}
-
-// begin is what every call begins with.
-func (s *Store) begin(ctx context.Context, op muxcore.Op, key string) error {
-	if err := s.CheckKey(key); err != nil {
-		return wire.At(op, key, err)
-	}
-	return wire.Begin(ctx, op, key)
 }
 
 // Interface guards.

@@ -27,7 +27,7 @@ func (s *Store) PublicURL(_ context.Context, key string) (string, error) {
 	if s.public == "" {
 		return "", &muxcore.Error{Code: muxcore.CodeUnsupported, Key: key, Err: errNoPullZone}
 	}
-	return s.public + "/" + wire.EscapePath(s.prefix+key), nil
+	return s.public + "/" + wire.EscapePath(s.prefix.Path(key)), nil
 }
 
 // Purge implements muxcore.CDN.

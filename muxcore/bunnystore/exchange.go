@@ -34,7 +34,7 @@ type question struct {
 
 // ask is a question about the object at key.
 func (s *Store) ask(op muxcore.Op, method, key string) *question {
-	return &question{op: op, key: key, method: method, path: s.prefix + key}
+	return &question{op: op, key: key, method: method, path: s.prefix.Path(key)}
 }
 
 // send sends q, once.

@@ -47,7 +47,7 @@ func isGone(err error) bool { return errors.Is(err, muxcore.ErrKeyNotFound) }
 // members reads a folder, sorted as the keys below it sort. One that is not there has none, or is a 404: Bunny has been seen to
 // say both.
 func (s *Store) members(ctx context.Context, dir string) ([]wire.Member, error) {
-	q := &question{op: muxcore.OpList, key: dir, method: http.MethodGet, path: s.prefix + dir}
+	q := &question{op: muxcore.OpList, key: dir, method: http.MethodGet, path: s.prefix.Path(dir)}
 	q.header = http.Header{"Accept": {"application/json"}}
 	resp, err := s.send(ctx, q) //nolint:bodyclose // drained below
 	if err != nil {

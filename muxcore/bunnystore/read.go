@@ -24,7 +24,7 @@ var errChanged = errors.New("the object is being overwritten: what was read is n
 
 // Stat implements muxcore.Store.
 func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (muxcore.Info, error) {
-	if err := s.begin(ctx, muxcore.OpStat, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpStat, key); err != nil {
 		return muxcore.Info{}, err
 	}
 	d, err := s.describe(ctx, muxcore.OpStat, key)
@@ -40,7 +40,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 
 // Get implements muxcore.Store.
 func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {
-	if err := s.begin(ctx, muxcore.OpGet, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpGet, key); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {

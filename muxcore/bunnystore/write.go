@@ -19,7 +19,6 @@ import (
 var (
 	errConditions = errors.New("a storage zone cannot write conditionally")
 	errCoded      = errors.New("a storage zone does not keep the Content-Encoding, without which the body cannot be read")
-	errTooEarly   = errors.New("the zone answered before it had the whole body")
 )
 
 // Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
@@ -60,7 +59,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	case resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK:
 		return muxcore.PutResult{}, s.putRefused(ctx, q, resp)
 	case !whole:
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errTooEarly}
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
 	}
 	info := muxcore.Info{Key: key, Size: q.body.Len(), Digests: opts.Digests}
 	info.ContentType = opts.ContentType
@@ -79,7 +78,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 
 // beginWrite is what every write begins with.
 func (s *Store) beginWrite(ctx context.Context, op muxcore.Op, key string, cond *muxcore.Conditions) error {
-	if err := s.begin(ctx, op, key); err != nil {
+	if err := s.prefix.Begin(ctx, op, key); err != nil {
 		return err
 	}
 	if !cond.Empty() {

@@ -95,9 +95,7 @@ func New(set Settings) (*Store, error) {
 // Close releases the idle connections; those in use end with their requests.
 func (s *Store) Close() error {
 	for _, t := range []http.RoundTripper{s.home, s.foreign} {
-		if c, ok := t.(interface{ CloseIdleConnections() }); ok {
-			c.CloseIdleConnections()
-		}
+		wire.CloseIdle(t)
 	}
 	return nil
 }

@@ -11,10 +11,7 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
-var (
-	errConditions = errors.New("the origin is not known to honour conditions on writes (conditional_write)")
-	errTooEarly   = errors.New("the origin answered before it had the whole body")
-)
+var errConditions = errors.New("the origin is not known to honour conditions on writes (conditional_write)")
 
 // Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
 // waited for during a moment; then Put returns, and what that one read still yields is dropped.
@@ -61,7 +58,7 @@ func (s *Store) stored(ctx context.Context, key string, up *wire.Upload, whole b
 		return muxcore.PutResult{}, s.writeRefused(ctx, muxcore.OpPut, key, resp, &opts.Conditions)
 	}
 	if !whole {
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errTooEarly}
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
 	}
 	info := muxcore.Info{
 		Key: key, Size: up.Len(), ETag: wire.ETag(resp.Header["Etag"]), ModTime: wire.Time(wire.First(resp.Header, "Last-Modified")),

@@ -13,15 +13,13 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
-	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 const (
 	firstRegion = "us-east-1"
 	minPartSize = 5 << 20
 )
-
-var errLongWithPrefix = errors.New("longer than 1024 bytes with the prefix")
 
 // place is where the bucket is.
 type place struct {
@@ -121,11 +119,9 @@ func parseEndpoint(text string) (*url.URL, error) {
 
 // limit reads what bounds keys and parts.
 func (s *Store) limit(set *Settings) error {
-	if s.prefix = strings.Trim(set.Prefix, "/"); s.prefix != "" {
-		if err := muxcore.CheckKey(s.prefix); err != nil {
-			return fmt.Errorf("prefix: %w", err)
-		}
-		s.prefix += "/"
+	var err error
+	if s.prefix, err = wire.NewPrefix(set.Prefix); err != nil {
+		return err
 	}
 	s.partSize, s.maxParts = cmp.Or(s.partSize, defaultPartSize), maxParts
 	if s.partSize < minPartSize || s.partSize > maxPart {

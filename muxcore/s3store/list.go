@@ -23,7 +23,7 @@ var errUnordered = errors.New("the bucket does not list in the order of its keys
 func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
 	return func(yield func(muxcore.Entry, error) bool) {
 		p := pager{s: s, key: opts.Prefix}
-		pages := wire.Pages{Prefix: s.prefix, Page: p.page, Stat: func(ctx context.Context, key string) (muxcore.Info, error) {
+		pages := wire.Pages{Prefix: string(s.prefix), Page: p.page, Stat: func(ctx context.Context, key string) (muxcore.Info, error) {
 			f, err := s.head(ctx, muxcore.OpList, key)
 			return f.info, err
 		}}

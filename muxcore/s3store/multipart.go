@@ -165,7 +165,7 @@ func (p *put) streamParts(ctx context.Context, m *multipart, size int64) error {
 		case err == nil && bodyErr != nil:
 			err = bodyErr
 		case err == nil && !whole:
-			err = errTooEarly
+			err = wire.ErrTooEarly
 		}
 		if err != nil {
 			m.fail(err)

@@ -46,7 +46,7 @@ func (s *Store) bucketGone(ctx context.Context, op muxcore.Op, key string) error
 
 // Stat implements muxcore.Store.
 func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (muxcore.Info, error) {
-	if err := s.begin(ctx, muxcore.OpStat, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpStat, key); err != nil {
 		return muxcore.Info{}, err
 	}
 	f, err := s.head(ctx, muxcore.OpStat, key)
@@ -62,7 +62,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 // Get implements muxcore.Store. The identity that conditions are about may be one that S3 does not know, so they are decided
 // here: those that are mostly met by nothing new (If-None-Match, If-Modified-Since) on a HEAD, the others on the answer.
 func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {
-	if err := s.begin(ctx, muxcore.OpGet, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpGet, key); err != nil {
 		return nil, err
 	}
 	if cond := &opts.Conditions; cond.IfNoneMatch != "" || !cond.IfModifiedSince.IsZero() {

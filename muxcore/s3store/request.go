@@ -84,7 +84,7 @@ func (s *Store) finish(ctx context.Context, c *call) (http.Header, error) {
 func (s *Store) send(ctx context.Context, c *call, creds credentials.Value, region string) (*http.Response, error) {
 	full := ""
 	if c.key != "" {
-		full = s.prefix + c.key
+		full = s.prefix.Path(c.key)
 	}
 	u := s.place.url(region, full, c.query)
 	header := maps.Clone(c.header)
@@ -133,12 +133,4 @@ func (c *call) load(req *http.Request) string {
 func sumOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
-}
-
-// begin is what every call of the store begins with.
-func (s *Store) begin(ctx context.Context, op muxcore.Op, key string) error {
-	if err := s.CheckKey(key); err != nil {
-		return wire.At(op, key, err)
-	}
-	return wire.Begin(ctx, op, key)
 }

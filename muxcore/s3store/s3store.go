@@ -66,7 +66,7 @@ type Store struct {
 	place     place
 	region    region
 	keys      *keychain
-	prefix    string // "" or with a slash at its end
+	prefix    wire.Prefix
 	class     string
 	partSize  int64
 	maxParts  int64
@@ -85,7 +85,7 @@ type Store struct {
 
 // New makes a store of a bucket. It reads the environment, and does not dial.
 func New(set Settings) (*Store, error) {
-	s := &Store{class: set.StorageClass, partSize: set.PartSize, transport: set.Transport, now: set.Now, closing: make(chan struct{})}
+	s := &Store{class: set.StorageClass, partSize: set.PartSize, now: set.Now, closing: make(chan struct{})}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -98,11 +98,7 @@ func New(set Settings) (*Store, error) {
 	if s.class != "" && !wire.IsToken(s.class) {
 		return nil, fmt.Errorf("storage_class: %q is none", s.class)
 	}
-	if s.transport == nil {
-		own := wire.NewTransport(tlsConfig(s.place.scheme))
-		own.ExpectContinueTimeout = continueTime
-		s.transport = own
-	}
+	s.transport = wire.Home(set.Transport, tlsConfig(s.place.scheme), continueTime)
 	var err error
 	if s.keys, err = newKeychain(&set, s.now); err != nil {
 		return nil, err
@@ -117,9 +113,7 @@ func (s *Store) Close() error {
 	s.closed.Do(func() { close(s.closing) })
 	s.work.Wait()
 	s.keys.close()
-	if c, ok := s.transport.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
+	wire.CloseIdle(s.transport)
 	return nil
 }
 
@@ -133,15 +127,7 @@ func (s *Store) Capabilities() muxcore.Capabilities {
 }
 
 // CheckKey implements muxcore.KeyChecker: with the prefix, a key must still be no longer than S3 takes.
-func (s *Store) CheckKey(key string) error {
-	if err := muxcore.CheckStoreKey(key); err != nil {
-		return err
-	}
-	if len(s.prefix)+len(key) > muxcore.MaxKeyLength {
-		return &muxcore.Error{Code: muxcore.CodeInvalidKey, Key: key, Err: errLongWithPrefix}
-	}
-	return nil
-}
+func (s *Store) CheckKey(key string) error { return s.prefix.CheckKey(key) }
 
 // Probe implements muxcore.Prober: a HEAD of the bucket. A refusal is a sign of life, a missing bucket is none.
 func (s *Store) Probe(ctx context.Context) error {

@@ -20,9 +20,8 @@ const (
 )
 
 var (
-	errTooEarly = errors.New("the service answered before it had the whole body")
-	errFaster   = errors.New("somebody else has written the object meanwhile")
-	errNoTag    = errors.New("the service gives no ETag, without which nothing can be written conditionally")
+	errFaster = errors.New("somebody else has written the object meanwhile")
+	errNoTag  = errors.New("the service gives no ETag, without which nothing can be written conditionally")
 )
 
 // put is a Put under way.
@@ -41,7 +40,7 @@ type put struct {
 // Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
 // waited for during a moment; then Put returns, and what that one read still yields is dropped.
 func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
-	if err := s.begin(ctx, muxcore.OpPut, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpPut, key); err != nil {
 		return muxcore.PutResult{}, err
 	}
 	p := put{s: s, key: key, size: size, opts: &opts}
@@ -71,7 +70,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	case err != nil:
 		return muxcore.PutResult{}, wire.At(muxcore.OpPut, key, err)
 	case !whole:
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errTooEarly}
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
 	}
 	info := muxcore.Info{Key: key, Size: p.sent, ETag: wire.ETag(native), Digests: opts.Digests, Attributes: opts.Attributes, ModTime: opts.ModTime}
 	if opts.ETag != "" {
@@ -205,7 +204,7 @@ func lost(op muxcore.Op, key string, f *found) error {
 // Delete implements muxcore.Store. S3 does not tell whether there was anything to delete, so a look comes first; who has not
 // the right to take it deletes all the same.
 func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptions) (muxcore.DeleteResult, error) {
-	if err := s.begin(ctx, muxcore.OpDelete, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpDelete, key); err != nil {
 		return muxcore.DeleteResult{}, err
 	}
 	for races := 1; ; races++ {

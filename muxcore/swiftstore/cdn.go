@@ -69,7 +69,7 @@ func (s *Store) PublicURL(ctx context.Context, key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return base + "/" + wire.EscapePath(s.prefix+key), nil
+	return base + "/" + wire.EscapePath(s.prefix.Path(key)), nil
 }
 
 // Purge implements muxcore.CDN.

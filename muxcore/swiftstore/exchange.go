@@ -35,7 +35,7 @@ type question struct {
 
 // ask is a question about the object at key.
 func (s *Store) ask(op muxcore.Op, method, key string) *question {
-	return &question{op: op, key: key, method: method, object: s.prefix + key}
+	return &question{op: op, key: key, method: method, object: s.prefix.Path(key)}
 }
 
 // send sends q, and once more with a new token if the cluster refuses the first and q can be sent again.

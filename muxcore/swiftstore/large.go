@@ -153,7 +153,7 @@ func (s *Store) sweep(ctx context.Context, key string, segments []segment) error
 		})
 	}
 	for _, seg := range segments {
-		if seg.container != s.set.Container || seg.name != s.prefix+key {
+		if seg.container != s.set.Container || seg.name != s.prefix.Path(key) {
 			work <- seg
 		}
 	}

@@ -22,7 +22,7 @@ const (
 
 // List implements muxcore.Store.
 func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
-	pages := wire.Pages{Prefix: s.prefix, Stat: func(ctx context.Context, key string) (muxcore.Info, error) {
+	pages := wire.Pages{Prefix: string(s.prefix), Stat: func(ctx context.Context, key string) (muxcore.Info, error) {
 		return s.stat(ctx, muxcore.OpList, key, muxcore.Conditions{})
 	}}
 	pages.Page = func(ctx context.Context, p *wire.PageQuestion) ([]wire.Listed, bool, error) {

@@ -13,14 +13,13 @@ import (
 
 var (
 	errConditions = errors.New("a Swift cluster cannot write conditionally in one step")
-	errTooEarly   = errors.New("the cluster answered before it had the whole body")
 	errCorrupted  = errors.New("what arrived is not what was sent (status 422)")
 )
 
 // Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
 // waited for during a moment; then Put returns, and what that one read still yields is dropped.
 func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
-	if err := s.begin(ctx, muxcore.OpPut, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpPut, key); err != nil {
 		return muxcore.PutResult{}, err
 	}
 	if !opts.Conditions.Empty() {
@@ -55,7 +54,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	case resp.StatusCode != http.StatusCreated:
 		return muxcore.PutResult{}, s.putRefused(q, resp)
 	case !whole:
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: errTooEarly}
+		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
 	}
 	_ = s.sweep(ctx, key, old.segments) // the new object is there: what is left over hurts nobody
 	s.purgeAfter(ctx, key)
@@ -94,7 +93,7 @@ func storedInfo(key string, size int64, resp *http.Response, opts *muxcore.PutOp
 
 // Delete implements muxcore.Store.
 func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptions) (muxcore.DeleteResult, error) {
-	if err := s.begin(ctx, muxcore.OpDelete, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpDelete, key); err != nil {
 		return muxcore.DeleteResult{}, err
 	}
 	if !opts.Conditions.Empty() {

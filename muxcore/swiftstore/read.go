@@ -17,7 +17,7 @@ const maxSkip = 4 << 20
 
 // Get implements muxcore.Store.
 func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {
-	if err := s.begin(ctx, muxcore.OpGet, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpGet, key); err != nil {
 		return nil, err
 	}
 	if c := &opts.Conditions; c.IfNoneMatch != "" || !c.IfModifiedSince.IsZero() {
@@ -38,7 +38,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 
 // Stat implements muxcore.Store.
 func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (muxcore.Info, error) {
-	if err := s.begin(ctx, muxcore.OpStat, key); err != nil {
+	if err := s.prefix.Begin(ctx, muxcore.OpStat, key); err != nil {
 		return muxcore.Info{}, err
 	}
 	return s.stat(ctx, muxcore.OpStat, key, cond)

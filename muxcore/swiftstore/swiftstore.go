@@ -73,7 +73,7 @@ type Settings struct {
 // Store is a container. It is safe for concurrent use.
 type Store struct {
 	set     Settings
-	prefix  string // with a slash at its end, or empty
+	prefix  wire.Prefix
 	home    http.RoundTripper
 	session *session
 	there   atomic.Int64 // when the container was seen last, in Unix seconds
@@ -85,22 +85,14 @@ func New(set Settings) (*Store, error) {
 	if set.Now == nil {
 		set.Now = time.Now
 	}
-	s := &Store{prefix: strings.Trim(set.Prefix, "/"), home: set.Transport}
-	if s.prefix != "" {
-		if err := muxcore.CheckStoreKey(s.prefix); err != nil {
-			return nil, fmt.Errorf("prefix: %w", err)
-		}
-		s.prefix += "/"
+	prefix, err := wire.NewPrefix(set.Prefix)
+	if err != nil {
+		return nil, err
 	}
 	if err := set.check(); err != nil {
 		return nil, err
 	}
-	if s.home == nil {
-		own := wire.NewTransport(new(tls.Config))
-		own.ExpectContinueTimeout = continueTime
-		s.home = own
-	}
-	s.set = set
+	s := &Store{set: set, prefix: prefix, home: wire.Home(set.Transport, new(tls.Config), continueTime)}
 	s.session = newSession(s.login, set.Now)
 	return s, nil
 }
@@ -162,9 +154,7 @@ func (set *Settings) version() int {
 // Close ends what is going on in the background and releases the idle connections; those in use end with their requests.
 func (s *Store) Close() error {
 	s.session.close()
-	if c, ok := s.home.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
+	wire.CloseIdle(s.home)
 	return nil
 }
 
@@ -177,28 +167,12 @@ func (s *Store) Capabilities() muxcore.Capabilities {
 }
 
 // CheckKey implements muxcore.KeyChecker: Swift takes names of 1024 bytes, the prefix included.
-func (s *Store) CheckKey(key string) error {
-	if err := muxcore.CheckStoreKey(key); err != nil {
-		return err
-	}
-	if len(s.prefix)+len(key) > muxcore.MaxKeyLength {
-		return &muxcore.Error{Code: muxcore.CodeInvalidKey, Key: key, Err: fmt.Errorf("longer than 1024 bytes with its prefix of %d", len(s.prefix))}
-	}
-	return nil
-}
+func (s *Store) CheckKey(key string) error { return s.prefix.CheckKey(key) }
 
 // Probe implements muxcore.Prober: a HEAD of the container.
 func (s *Store) Probe(ctx context.Context) error {
 	s.there.Store(0)
 	return s.checkContainer(ctx, muxcore.OpHealth, "")
-}
-
-// begin is what every call begins with.
-func (s *Store) begin(ctx context.Context, op muxcore.Op, key string) error {
-	if err := s.CheckKey(key); err != nil {
-		return wire.At(op, key, err)
-	}
-	return wire.Begin(ctx, op, key)
 }
 
 // Interface guards.

@@ -12,6 +12,9 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
+// ErrTooEarly is the cause where a service said yes to an upload that it cannot have.
+var ErrTooEarly = errors.New("the service answered before it had the whole body")
+
 // Begin is what every call begins with.
 func Begin(ctx context.Context, op muxcore.Op, key string) error {
 	if err := muxcore.CheckStoreKey(key); err != nil {

@@ -98,7 +98,7 @@ func (l *lister) run(ctx context.Context) error {
 // markerAfter is where the next page begins: after the last entry, and after all that is rolled up with it.
 func (l *lister) markerAfter(path, before string) string {
 	key := strings.TrimPrefix(path, l.Prefix)
-	rolled, ok := l.rollUp(key)
+	rolled, ok := rollUp(l.opts, key)
 	if !ok {
 		return path
 	}
@@ -107,19 +107,6 @@ func (l *lister) markerAfter(path, before string) string {
 		marker += lastRune
 	}
 	return marker
-}
-
-// rollUp is the rolled-up prefix that key is in.
-func (l *lister) rollUp(key string) (string, bool) {
-	o := l.opts
-	if o.Delimiter == "" || !strings.HasPrefix(key, o.Prefix) {
-		return "", false
-	}
-	i := strings.Index(key[len(o.Prefix):], o.Delimiter)
-	if i < 0 {
-		return "", false
-	}
-	return key[:len(o.Prefix)+i+len(o.Delimiter)], true
 }
 
 // give yields what a page has to list.
@@ -171,7 +158,7 @@ func (l *lister) entry(from *Listed) (muxcore.Entry, bool) {
 	if !from.Rolled && muxcore.CheckStoreKey(key) != nil {
 		return e, false
 	}
-	if rolled, ok := l.rollUp(key); ok {
+	if rolled, ok := rollUp(l.opts, key); ok {
 		key = rolled
 		e = muxcore.Entry{Info: muxcore.Info{Key: key}, IsPrefix: true}
 		if from.Rolled && muxcore.CheckPrefix(key) != nil {

@@ -39,6 +39,24 @@ func NewTransport(config *tls.Config) *http.Transport {
 	}
 }
 
+// Home is the transport of a store: what its settings name, or else a pool of its own whose uploads wait no longer than
+// patience for 100 Continue.
+func Home(given http.RoundTripper, config *tls.Config, patience time.Duration) http.RoundTripper {
+	if given != nil {
+		return given
+	}
+	own := NewTransport(config)
+	own.ExpectContinueTimeout = patience
+	return own
+}
+
+// CloseIdle releases the idle connections of a transport that can.
+func CloseIdle(t http.RoundTripper) {
+	if c, ok := t.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
 // Drain ends an answer whose body nobody wants: it reads the rest if that is little and at hand, so that the connection
 // can be used again, and never waits for more than a moment.
 func Drain(resp *http.Response) {

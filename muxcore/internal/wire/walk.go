@@ -91,15 +91,14 @@ func (w *Walk) worthwhile(dir string) bool {
 	case o.After > dir && !strings.HasPrefix(o.After, dir):
 		return false
 	}
-	if prefix, ok := w.rollUp(dir); ok && (prefix == w.rolled || prefix <= o.After) {
+	if prefix, ok := rollUp(o, dir); ok && (prefix == w.rolled || prefix <= o.After) {
 		return false
 	}
 	return true
 }
 
 // rollUp is the rolled-up prefix that key is in.
-func (w *Walk) rollUp(key string) (string, bool) {
-	o := w.Opts
+func rollUp(o *muxcore.ListOptions, key string) (string, bool) {
 	if o.Delimiter == "" || !strings.HasPrefix(key, o.Prefix) {
 		return "", false
 	}
@@ -123,7 +122,7 @@ func (w *Walk) object(m *Member) error {
 	}
 	e := muxcore.Entry{Info: m.Info}
 	e.Key = m.Key
-	if prefix, ok := w.rollUp(m.Key); ok {
+	if prefix, ok := rollUp(o, m.Key); ok {
 		if prefix == w.rolled {
 			return nil
 		}
