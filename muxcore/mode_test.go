@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // crowd is n backends of one object, "k", each behind a hook, with the weights given.
@@ -70,7 +71,7 @@ func TestWeightedDrawsByWeight(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		backends, _ := crowd(t, weights...)
 		m := newMux(t, muxcore.Settings{Mode: muxcore.Weighted, Float64: random.Float64}, backends...)
-		wantShares(t, picks(t, m, 10_000), weights)
+		wantShares(t, picks(t, m, storetest.Times(3000, 10_000)), weights)
 	}
 }
 
@@ -163,7 +164,7 @@ func TestStickyIsFNV1aModuloTheHealthy(t *testing.T) {
 
 // Rendezvous hashing moves only the keys of the backend that goes, and shares by weight.
 func TestRendezvousMovesNoKeyThatItNeedNot(t *testing.T) {
-	const keys = 10_000
+	keys := storetest.Times(3000, 10_000)
 	backends, _ := crowd(t, 1, 2, 3)
 	m := newMux(t, muxcore.Settings{Mode: muxcore.StickyByKey, Rendezvous: true}, backends...)
 	owners := func() map[string]string {

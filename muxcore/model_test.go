@@ -32,7 +32,7 @@ var modelKeys = []string{"a", "b", "dir/a", "dir/b", "dir/sub/c", "e f", "ü"}
 // no read fails, and none answers what was never there.
 func TestAgainstAModel(t *testing.T) {
 	for _, mode := range []muxcore.Mode{muxcore.Failover, muxcore.Shield, muxcore.Mirror} {
-		for seed := range uint64(4) {
+		for seed := range uint64(storetest.Times(2, 4)) {
 			t.Run(fmt.Sprint(mode, "/", seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					backends, hooks := crowd(t, 1, 1, 1)

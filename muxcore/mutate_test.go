@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 func TestAddAndRemove(t *testing.T) {
@@ -280,7 +281,7 @@ func TestMutationUnderTraffic(t *testing.T) {
 					hooks[3].set(fails)
 				}
 			})
-			for range 300 {
+			for range storetest.Times(100, 300) {
 				select {
 				case tick <- struct{}{}:
 				default:

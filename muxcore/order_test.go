@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // Writes of one key at the same time end in the same state on every backend, whichever it is.
@@ -19,7 +20,7 @@ func TestConcurrentWritesOfAKeyLeaveBackendsAlike(t *testing.T) {
 		for _, size := range []int{10, 100_000} {
 			backends, hooks := crowd(t, 1, 1, 1)
 			m := newMux(t, muxcore.Settings{Mode: mode}, backends...)
-			for round := range 50 {
+			for round := range storetest.Times(12, 50) {
 				var wg sync.WaitGroup
 				for writer := range 3 {
 					wg.Go(func() {

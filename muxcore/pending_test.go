@@ -376,7 +376,7 @@ func TestAWriteThatWasKilledIsLookedAfter(t *testing.T) {
 // and hold what was acknowledged last.
 func TestWhateverBreaksTheBackendsEndAlike(t *testing.T) {
 	for _, mode := range []muxcore.Mode{muxcore.Mirror, muxcore.Shield} {
-		for seed := range uint64(4) {
+		for seed := range uint64(storetest.Times(1, 4)) {
 			t.Run(fmt.Sprint(mode, "/", seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { breakThings(t, mode, seed) })
 			})

@@ -72,7 +72,7 @@ func TestRepairAgainstAModel(t *testing.T) {
 		{"eu.b", muxcore.Mirror, func(models []held) held { return models[2] }},
 	}
 	for _, test := range truths {
-		for seed := range uint64(5) {
+		for seed := range uint64(storetest.Times(2, 5)) {
 			t.Run(fmt.Sprint(test.mode, " by ", test.truth, "/", seed), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 11))
 				stores := three(t)
@@ -131,7 +131,7 @@ func TestRepairAmongWriters(t *testing.T) {
 				finals[w] = make(held)
 				writers.Go(func() { finals[w] = write(t, m, w, stop) })
 			}
-			for range 20 {
+			for range storetest.Times(5, 20) {
 				for s, err := range m.Repair(t.Context(), muxcore.RepairOptions{}) {
 					if err != nil && !errors.Is(err, muxcore.ErrChanged) {
 						t.Errorf("%+v: %v", s, err)
@@ -212,7 +212,7 @@ func heap() uint64 {
 
 // However many keys there are, they are compared in the memory of a few.
 func TestVerifyNeedsBoundedMemory(t *testing.T) {
-	keys := storetest.Times(40_000, 100_000)
+	keys := storetest.Times(20_000, 100_000)
 	m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror}, named(endless{n: keys}, endless{n: keys})...)
 	compared, base, most := 0, heap(), uint64(0)
 	for d, err := range m.Verify(t.Context(), muxcore.VerifyOptions{OnKey: func(string) {

@@ -83,5 +83,14 @@ func TestConformanceWithSideFiles(t *testing.T) {
 			return s
 		},
 		FoldsNames: foldsNames(t),
+		Quick: []string{ // the side files come and go with their objects, and are none
+			"keys that look alike are different objects", "a key below an object is held or is a conflict", "the internal prefix holds objects",
+			"bodies of known and unknown length are kept", "a body that fails changes nothing", "an overwrite replaces the whole object",
+			"a deleted object is gone", "attributes come back as they were", "a stored identity comes back as it was",
+			"an overwrite takes the old attributes away", "a stored identity decides conditions", "a store's own ETag is not a stored one",
+			"conditions of writes hold or change nothing", "one of many writers creates an object", "compare and swap loses no update",
+			"readers beside writers read one whole version", "an open body outlives an overwrite and a delete",
+			"neighbours come and go without harm", "pages give each entry once", "what an entry says is true", "a long list is complete",
+		},
 	})
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -26,7 +28,18 @@ import (
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // a good part of what the suites cost is collecting short-lived bodies
+	log.SetOutput(solicited{os.Stderr})
 	goleak.VerifyTestMain(m)
+}
+
+// solicited leaves out of a log what net/http tells of bytes beyond an answer, which thousands of answers here have.
+type solicited struct{ io.Writer }
+
+func (s solicited) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("Unsolicited response received on idle HTTP channel")) {
+		return len(line), nil
+	}
+	return s.Writer.Write(line)
 }
 
 // serve runs h until the test ends.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/httpstore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // Some origins send a body with the answer to HEAD, or more bytes than they announced. If these look like an answer, as
@@ -37,7 +38,7 @@ func TestWhatComesBeyondAnAnswerIsNoAnswerToTheNextRequest(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 8 {
 				wg.Go(func() {
-					for range 80 {
+					for range storetest.Times(8, 80) {
 						if name == "a body to HEAD" {
 							_, _ = s.Stat(t.Context(), "odd", muxcore.Conditions{})
 						} else {

@@ -14,6 +14,7 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore/filestore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/locks"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/memstore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 const ttl = 20 * time.Second // the default
@@ -142,7 +143,7 @@ func TestAHolderThatLivesKeepsItsLock(t *testing.T) {
 	eachKind(t, func(t *testing.T, s muxcore.Store) {
 		a, b := newLocker(t, s, locks.Settings{}), newLocker(t, s, locks.Settings{})
 		lock(t, a, "x")
-		ctx, cancel := context.WithTimeout(t.Context(), 20*ttl)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(storetest.Times(4, 20))*ttl)
 		defer cancel()
 		if err := b.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("a second Lock = %v", err)

@@ -15,14 +15,17 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/filestore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/locks"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // childDir is the variable that makes the test's binary a process that takes locks in a folder.
 const (
 	childDir  = "LOCKS_CHILD_DIR"
 	childHang = "LOCKS_CHILD_HANG"
-	rounds    = 10
 )
+
+// rounds are how often each process counts.
+var rounds = storetest.Times(4, 10)
 
 // child counts in a file, under a lock; or takes the lock, says so, and waits to be killed.
 func child(dir string) int {

@@ -11,6 +11,7 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/locks"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // bucket is a client's store of a bucket, one of its own for each call.
@@ -25,6 +26,7 @@ func bucket(t *testing.T, service *s3fake.Service) *s3store.Store {
 }
 
 func TestABucketKeepsLocks(t *testing.T) {
+	turns := storetest.Times(1, 3)
 	for name, ignored := range map[string][]string{"as S3 does": nil, "whose deletes know no conditions": {http.MethodDelete}} {
 		t.Run(name, func(t *testing.T) {
 			service := s3fake.New(t, "locks")
@@ -35,7 +37,7 @@ func TestABucketKeepsLocks(t *testing.T) {
 				l := newLocker(t, bucket(t, service), locks.Settings{Poll: 10 * time.Millisecond, Refresh: 5 * time.Millisecond})
 				for range 2 {
 					all.Go(func() {
-						for range 3 {
+						for range turns {
 							lock(t, l, "x")
 							if inside.Add(1) != 1 {
 								t.Error("two hold the lock")
@@ -51,8 +53,8 @@ func TestABucketKeepsLocks(t *testing.T) {
 				}
 			}
 			all.Wait()
-			if taken.Load() != 18 {
-				t.Errorf("the lock was taken %d times, want 18", taken.Load())
+			if want := int32(6 * turns); taken.Load() != want {
+				t.Errorf("the lock was taken %d times, want %d", taken.Load(), want)
 			}
 		})
 	}

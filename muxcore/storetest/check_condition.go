@@ -164,7 +164,7 @@ func checkUnconditional(p *probe) {
 const writers = 24
 
 func checkOneCreator(p *probe) {
-	for round := range 3 {
+	for round := range Times(1, 3) {
 		key := fmt.Sprintf("round/%d", round)
 		var winners atomic.Int32
 		var winner atomic.Int32

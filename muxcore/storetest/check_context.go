@@ -53,7 +53,7 @@ func checkEndedContext(p *probe) {
 }
 
 func checkContextInBody(p *probe) {
-	body := pattern(Times(1<<20, 3<<20), 2)
+	body := pattern(Times(1<<19, 3<<20), 2)
 	p.put("large", body, muxcore.PutOptions{})
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()

@@ -25,7 +25,7 @@ var rangeChecks = []check{
 }
 
 func checkSizes(p *probe) {
-	for i, size := range []int{1, 2, 511, 4096, 65537, 1<<20 + 3} {
+	for i, size := range []int{1, 2, 511, 4096, 65537, Times(1<<18, 1<<20) + 3} {
 		key := fmt.Sprintf("size/%d", size)
 		body := pattern(size, i)
 		p.put(key, body, muxcore.PutOptions{})

@@ -32,6 +32,13 @@ type Harness struct {
 	// Skip leaves checks out: the reason by the check's name, as [Checks] gives it. Default: none.
 	Skip map[string]string
 
+	// Quick limits what is not [Thorough] to these checks, as [Checks] names them: for a second run of a store that
+	// differs from a first one in few respects. Default: all.
+	Quick []string
+
+	// LongList is how many objects are more than the store lists in one step. [Thorough] tests try 600. Default: 100.
+	LongList int
+
 	// Timeout is the longest that one check may take. Default: 30s.
 	Timeout time.Duration
 
@@ -72,6 +79,18 @@ func Checks() []string {
 	return names
 }
 
+// Beneath are checks for Harness.Quick in which a store that is below something, as a mux or a prefix, meets it in each
+// kind of operation. What the store itself makes of keys, bodies and conditions is checked without that.
+func Beneath() []string {
+	return []string{
+		"a failed read carries the contract's error", "the internal prefix holds objects", "keys that look alike are different objects",
+		"objects of every size are read whole", "if-range decides between part and whole", "a short or long body changes nothing",
+		"an overwrite replaces the whole object", "a deleted object is gone", "attributes come back as they were",
+		"conditions of writes hold or change nothing", "one of many conditional deletes succeeds",
+		"pages give each entry once", "what an entry says is true", "a list whose context ends is whole or ends in that error",
+	}
+}
+
 // Times is how often to do what proves more the more often it is done: quick, or thorough if the tests are [Thorough].
 func Times(quick, thorough int) int {
 	if Thorough {
@@ -84,9 +103,11 @@ func Times(quick, thorough int) int {
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	names := Checks()
-	for _, name := range slices.Sorted(maps.Keys(h.Skip)) {
-		if !slices.Contains(names, name) {
-			t.Errorf("Harness.Skip: no check is named %q", name)
+	for field, listed := range map[string][]string{"Skip": slices.Sorted(maps.Keys(h.Skip)), "Quick": h.Quick} {
+		for _, name := range listed {
+			if !slices.Contains(names, name) {
+				t.Errorf("Harness.%s: no check is named %q", field, name)
+			}
 		}
 	}
 	for _, c := range checks() {
@@ -96,6 +117,9 @@ func Run(t *testing.T, h Harness) {
 			}
 			if reason, ok := h.Skip[c.name]; ok {
 				t.Skip(reason)
+			}
+			if !Thorough && h.Quick != nil && !slices.Contains(h.Quick, c.name) {
+				t.Skip("left to tests that are thorough")
 			}
 			problems, skipped := examine(t, &h, c)
 			if skipped != "" {
