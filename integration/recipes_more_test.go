@@ -3,6 +3,7 @@ package integration_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
@@ -113,5 +114,32 @@ func TestRecipeRegions(t *testing.T) {
 	all["NEAR_B"].Refuse()
 	if got := seen(); got != "map[far.a:6]" {
 		t.Errorf("served by %s without the near region", got)
+	}
+}
+
+// What a newcomer starts from: the steps of the README's five minutes.
+func TestRecipeToStartFrom(t *testing.T) {
+	t.Parallel()
+	dir, app, other := t.TempDir(), origin.New(t), origin.New(t)
+	c := startRecipe(t, "first", rig.InDir(dir), rig.Env("APP1", app.Addr()), rig.Env("APP2", other.Addr()))
+	wantStatus(t, "PUT", c.Put("/hello.txt", "hello", "Host", "localhost"), http.StatusCreated)
+	if got := fmt.Sprint(files(t, dir)); got != "map[site-here/hello.txt:hello site-there/hello.txt:hello]" {
+		t.Errorf("files: %s", got)
+	}
+	move(t, dir, "site-here", "away")
+	wantBody(t, "GET without the first folder", local(c, "/hello.txt"), http.StatusOK, []byte("hello"))
+	app.Refuse()
+	other.Refuse()
+	c.Eventually(soon, "the opening of both breakers", func() error {
+		if r := local(c, "/api/x"); r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+			return fmt.Errorf("GET = %d", r.Status)
+		}
+		return nil
+	})
+	page := string(local(c, "/status").Body)
+	for _, want := range []string{">site <", "here", "there", app.Addr()} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the status page lacks %q", want)
+		}
 	}
 }
