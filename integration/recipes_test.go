@@ -183,6 +183,9 @@ func TestRecipeMigration(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"read", "rest", "gone", "changed"} {
 		writeFile(t, dir, "old/"+name, []byte("old "+name))
+		if err := os.Chtimes(filepath.Join(dir, "old", name), origin.Epoch, origin.Epoch); err != nil { // the newest wins, to the second
+			t.Fatal(err)
+		}
 	}
 	c := startRecipe(t, "migration", rig.InDir(dir), rig.Env("OLD", dir+"/old"), rig.Env("NEW", dir+"/new"))
 	wantBody(t, "GET of what only the old store has", local(c, "/read"), http.StatusOK, []byte("old read"))
