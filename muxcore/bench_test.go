@@ -39,3 +39,18 @@ func benchmarkGet(b *testing.B, s muxcore.Store) {
 		_ = obj.Body.Close()
 	}
 }
+
+// BenchmarkCapabilities of a chain of muxes, which every write asks for.
+func BenchmarkCapabilities(b *testing.B) {
+	for _, depth := range []int{1, 4, muxcore.MaxDepth} {
+		b.Run(fmt.Sprint(depth), func(b *testing.B) {
+			m := newMux(b, muxcore.Settings{}, muxcore.Backend{Name: "b", Store: memory(b)})
+			for range depth - 1 {
+				m = newMux(b, muxcore.Settings{}, muxcore.Backend{Name: "b", Store: m})
+			}
+			for b.Loop() {
+				_ = m.Capabilities()
+			}
+		})
+	}
+}

@@ -386,13 +386,15 @@ func (m *Mux) CheckKey(key string) error {
 func (m *Mux) Capabilities() Capabilities {
 	var c Capabilities
 	for _, b := range m.snapshot.Load().all {
-		c.List = c.List || b.abilities().List
-		c.Write = c.Write || b.writable()
-		c.ConditionalWrite = c.ConditionalWrite || b.writable() && b.abilities().ConditionalWrite
-		c.Metadata = c.Metadata || b.writable() && b.abilities().Metadata
-		c.Range = c.Range || b.abilities().Range
-		c.Digests = c.Digests || b.abilities().Digests
-		c.Purge = c.Purge || b.abilities().Purge
+		can := b.abilities() // once: below it are those of all in it
+		writes := can.Write && !b.ReadOnly
+		c.List = c.List || can.List
+		c.Write = c.Write || writes
+		c.ConditionalWrite = c.ConditionalWrite || writes && can.ConditionalWrite
+		c.Metadata = c.Metadata || writes && can.Metadata
+		c.Range = c.Range || can.Range
+		c.Digests = c.Digests || can.Digests
+		c.Purge = c.Purge || can.Purge
 	}
 	return c
 }
