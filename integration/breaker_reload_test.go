@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
@@ -72,36 +70,13 @@ func TestTwentyReloadsUnderLoadKeepEveryStateAndLeakNothing(t *testing.T) {
 	before, ours := c.Goroutines(), ourGoroutines(t, c)
 	since := pathTo(t, c, ill).Since
 
-	var load sync.WaitGroup
-	var stop atomic.Bool
-	var answered atomic.Int64
-	for range 4 {
-		load.Go(func() {
-			for !stop.Load() {
-				r, err := c.Try(rig.Request{Path: "/x"})
-				if err != nil {
-					continue // a connection that the old listener took and nobody will serve: Caddy's own
-				}
-				if r.Status != http.StatusOK || r.Cause() != nil {
-					t.Errorf("GET under reloads = %d %q, %v", r.Status, r.Body, r.Cause())
-					return
-				}
-				answered.Add(1)
-			}
-		})
-	}
+	clients := loadOn(t, c)
 	for i := range 20 {
-		seen := answered.Load()
+		seen := clients.answered.Load()
 		c.Reload(site(i + 2))
-		c.Eventually(soon, "answers of the new config", func() error {
-			if answered.Load() < seen+8 && !t.Failed() {
-				return fmt.Errorf("%d answers", answered.Load()-seen)
-			}
-			return nil
-		})
+		clients.goesOn(t, seen)
 	}
-	stop.Store(true)
-	load.Wait()
+	clients.stop()
 
 	if v := pathTo(t, c, ill); v.State != "OPEN" || v.OpenedTotal != 1 || !v.Since.Equal(since) || ill.Hits() != 3 {
 		t.Errorf("after the reloads: %s, opened %d times, since %v, %d hits; want what it was: OPEN once since %v, 3 hits",

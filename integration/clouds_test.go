@@ -23,18 +23,21 @@ func clouds(t *testing.T, config string) (*rig.Caddy, *swiftfake.Cluster, *bunny
 	return c, cluster, zones
 }
 
+// swiftBackend is a backend of clouds.
+const swiftBackend = `
+		backend swift swift box {
+			auth_url {$SWIFT}/auth/v1.0
+			user test:tester
+			key {$SWIFT_KEY}
+		}`
+
 const oneOfEach = `
 	header >X-Backend {http.storage_mux.backend}
 	storage_mux shield {
 		name t
 		writable
 		list
-		cooldown 10ms 20ms
-		backend swift swift box {
-			auth_url {$SWIFT}/auth/v1.0
-			user test:tester
-			key {$SWIFT_KEY}
-		}
+		cooldown 10ms 20ms` + swiftBackend + `
 		backend bunny bunny zone {
 			endpoint {$BUNNY}
 			access_key {$BUNNY_KEY}

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
@@ -95,27 +93,10 @@ func TestTwentyEditsUnderLoadLeaveTheOthersAlone(t *testing.T) {
 	c.Reload(site(1, "")) // whatever is made once is made
 	before, goroutines, sockets := statsOf(t, c), c.Goroutines(), c.Descriptors("socket:")
 
-	var load sync.WaitGroup
-	var stop atomic.Bool
-	var answered atomic.Int64
-	for range 4 {
-		load.Go(func() {
-			for !stop.Load() {
-				r, err := c.Try(rig.Request{Path: "/x"})
-				if err != nil {
-					continue // a connection that the old listener took and nobody will serve: Caddy's own
-				}
-				if r.Status != http.StatusOK || r.Cause() != nil || string(r.Body) != "body" {
-					t.Errorf("GET under edits = %d %q, %v", r.Status, r.Body, r.Cause())
-					return
-				}
-				answered.Add(1)
-			}
-		})
-	}
+	clients := loadOn(t, c)
 	hits := before["heavy"].Hits
 	for i := range 20 {
-		seen := answered.Load()
+		seen := clients.answered.Load()
 		c.Reload(site(i+2, ""))
 		after := statsOf(t, c)
 		if was, is := outage(before["sick"]), outage(after["sick"]); is != was {
@@ -132,15 +113,9 @@ func TestTwentyEditsUnderLoadLeaveTheOthersAlone(t *testing.T) {
 			t.Errorf("edit %d: heavy has weight %d and %d hits, had 5 and %d", i, after["heavy"].Weight, n, hits)
 		}
 		hits = after["heavy"].Hits
-		c.Eventually(soon, "answers of the new config", func() error {
-			if answered.Load() < seen+8 && !t.Failed() {
-				return fmt.Errorf("%d answers", answered.Load()-seen)
-			}
-			return nil
-		})
+		clients.goesOn(t, seen)
 	}
-	stop.Store(true)
-	load.Wait()
+	clients.stop()
 	if n := sick.Hits(); n != 1 {
 		t.Errorf("the one that is down was asked %d times, want once", n)
 	}

@@ -240,12 +240,7 @@ func realShield(t *testing.T, s *s3d.Server) {
 			endpoint {$S3}
 			access_key {$S3_KEY}
 			secret_key {$S3_SECRET}
-		}
-		backend swift swift box {
-			auth_url {$SWIFT}/auth/v1.0
-			user test:tester
-			key {$SWIFT_KEY}
-		}
+		}`+swiftBackend+`
 		backend bunny bunny zone {
 			endpoint {$BUNNY}
 			access_key {$BUNNY_KEY}
