@@ -6,25 +6,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/suaveplan/caddy-storage-mux/internal/bunnyfake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/bunnystore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/cloudtest"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a good part of what the suites cost is collecting short-lived bodies
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { cloudtest.Main(m) }
 
 // settings are those of a zone of z.
 func settings(z *bunnyfake.Zones, zone string) bunnystore.Settings {
@@ -41,25 +35,19 @@ func published(z *bunnyfake.Zones, zone string) bunnystore.Settings {
 // open makes a store of settings.
 func open(tb testing.TB, set bunnystore.Settings) *bunnystore.Store {
 	tb.Helper()
-	s, err := bunnystore.New(set)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { s.Close() })
-	return s
+	return cloudtest.Open(tb, bunnystore.New, set)
 }
 
 // suite runs the conformance suite on zones of one endpoint.
 func suite(t *testing.T, skip map[string]string, quick []string, make func(testing.TB, bunnystore.Settings) muxcore.Store) {
 	t.Helper()
-	t.Parallel()
 	z := bunnyfake.New(t)
-	var n atomic.Int64
-	storetest.Run(t, storetest.Harness{TimeResolution: time.Millisecond, Timeout: 3 * time.Minute, Skip: skip, Quick: quick, New: func(tb testing.TB) muxcore.Store {
-		name := fmt.Sprintf("zone-%d", n.Add(1))
+	h := storetest.Harness{TimeResolution: time.Millisecond, Skip: skip, Quick: quick}
+	cloudtest.Suite(t, h, func(tb testing.TB, n int64) muxcore.Store {
+		name := fmt.Sprintf("zone-%d", n)
 		z.AddZone(name)
 		return make(tb, settings(z, name))
-	}})
+	})
 }
 
 func TestConformance(t *testing.T) {
@@ -73,22 +61,14 @@ func TestConformanceInAMuxBelowAPrefix(t *testing.T) {
 	}
 	suite(t, skip, storetest.Beneath(), func(tb testing.TB, set bunnystore.Settings) muxcore.Store {
 		set.Prefix, set.VerifyWrites = "/a b/é/", true
-		m, err := muxcore.New(muxcore.Settings{}, muxcore.Backend{Name: "bunny", Store: open(tb, set)})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { m.Close() })
-		return m
+		return cloudtest.InMux(tb, open(tb, set))
 	})
 }
 
+// put puts a body and says what went wrong.
 func put(t *testing.T, s muxcore.Store, key, body string) muxcore.PutResult {
 	t.Helper()
-	res, err := s.Put(t.Context(), key, strings.NewReader(body), int64(len(body)), muxcore.PutOptions{})
-	if err != nil {
-		t.Fatalf("Put(%q) = %v", key, err)
-	}
-	return res
+	return cloudtest.Put(t, s, key, body, muxcore.PutOptions{})
 }
 
 func read(t *testing.T, s muxcore.Store, key string, opts muxcore.GetOptions) (string, error) {

@@ -13,42 +13,14 @@ import (
 
 	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/cloudtest"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
 )
-
-// put puts a body and says what went wrong.
-func put(t *testing.T, s muxcore.Store, key, body string, opts muxcore.PutOptions) muxcore.PutResult {
-	t.Helper()
-	res, err := s.Put(t.Context(), key, strings.NewReader(body), int64(len(body)), opts)
-	if err != nil {
-		t.Fatalf("Put(%q) = %v", key, err)
-	}
-	return res
-}
-
-// calls are all operations on a key.
-func calls(t *testing.T, s muxcore.Store, key string) map[string]func() error {
-	return map[string]func() error{
-		"Get":  func() error { _, err := s.Get(t.Context(), key, muxcore.GetOptions{}); return err },
-		"Stat": func() error { _, err := s.Stat(t.Context(), key, muxcore.Conditions{}); return err },
-		"Put": func() error {
-			_, err := s.Put(t.Context(), key, strings.NewReader("x"), 1, muxcore.PutOptions{})
-			return err
-		},
-		"Delete": func() error { _, err := s.Delete(t.Context(), key, muxcore.DeleteOptions{}); return err },
-		"List": func() error {
-			for _, err := range s.List(t.Context(), muxcore.ListOptions{}) {
-				return err
-			}
-			return nil
-		},
-	}
-}
 
 func TestWhatAnAnswerMeans(t *testing.T) {
 	service := s3fake.New(t, "bucket")
 	s := open(t, settings(service, "bucket"))
-	put(t, s, "key", "body", muxcore.PutOptions{})
+	cloudtest.Put(t, s, "key", "body", muxcore.PutOptions{})
 	for _, row := range []struct {
 		status int
 		code   string
@@ -94,7 +66,7 @@ func TestWithoutTheRightToListAMissingKeyCouldNotBeAsked(t *testing.T) {
 	service := s3fake.New(t, "bucket")
 	service.NoList(true)
 	s := open(t, settings(service, "bucket"))
-	all := calls(t, s, "key")
+	all := cloudtest.Calls(t, s, "key")
 	for _, name := range []string{"Get", "Stat", "List"} {
 		if err := all[name](); muxcore.CodeOf(err) != muxcore.CodeDenied {
 			t.Errorf("%s = %v, want %s", name, err, muxcore.CodeDenied)
@@ -113,7 +85,7 @@ func TestWithoutTheRightToListAMissingKeyCouldNotBeAsked(t *testing.T) {
 
 func TestABucketThatIsNotThereIsAFailureAndNoMiss(t *testing.T) {
 	s := open(t, settings(s3fake.New(t), "nowhere"))
-	all := calls(t, s, "key")
+	all := cloudtest.Calls(t, s, "key")
 	all["Probe"] = func() error { return s.Probe(t.Context()) }
 	for name, call := range all {
 		err := call()
@@ -135,7 +107,7 @@ func TestCase080KeysAreSentEncodedOnce(t *testing.T) {
 	for key, want := range map[string]string{
 		"a b": "a%20b", "a+b": "a%2Bb", "a%2Bb": "a%252Bb", "q?x#y&z": "q%3Fx%23y%26z", "é/😀": "%C3%A9/%F0%9F%98%80",
 	} {
-		put(t, s, key, key, muxcore.PutOptions{})
+		cloudtest.Put(t, s, key, key, muxcore.PutOptions{})
 		if line := "PUT /bucket/p/" + want; !slices.Contains(service.Lines(), line) {
 			t.Errorf("%q was not sent as %s", key, line)
 		}
@@ -221,7 +193,7 @@ func TestAForeignObjectKeepsItsOwnValidators(t *testing.T) {
 func TestCase056WhatIsStoredCompressedComesBackCompressed(t *testing.T) {
 	s := open(t, settings(s3fake.New(t, "bucket"), "bucket"))
 	const body = "\x1f\x8b\x08\x00 not quite gzip"
-	put(t, s, "a.gz", body, muxcore.PutOptions{Attributes: muxcore.Attributes{ContentEncoding: "gzip", ContentType: "text/plain"}})
+	cloudtest.Put(t, s, "a.gz", body, muxcore.PutOptions{Attributes: muxcore.Attributes{ContentEncoding: "gzip", ContentType: "text/plain"}})
 	o, err := s.Get(t.Context(), "a.gz", muxcore.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +216,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		r.Header = http.Header{"Location": {other.URL}}
 		return r
 	})
-	for name, call := range calls(t, open(t, settings(service, "bucket")), "key") {
+	for name, call := range cloudtest.Calls(t, open(t, settings(service, "bucket")), "key") {
 		if err := call(); muxcore.CodeOf(err) != muxcore.CodeDenied {
 			t.Errorf("%s = %v, want %s", name, err, muxcore.CodeDenied)
 		}

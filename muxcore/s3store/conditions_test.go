@@ -11,6 +11,7 @@ import (
 
 	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/cloudtest"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
 )
 
@@ -43,7 +44,7 @@ func TestAnEndpointThatIgnoresConditionsGetsNoConditionalWrites(t *testing.T) {
 		service.Ignore(row.ignores)
 		s := open(t, settings(service, "bucket"))
 		s.Shrink(1000, 10)
-		put(t, s, "old", "kept", muxcore.PutOptions{})
+		cloudtest.Put(t, s, "old", "kept", muxcore.PutOptions{})
 		for range 2 {
 			if err := row.call(s); !errors.Is(err, muxcore.ErrUnsupported) {
 				t.Errorf("conditional %s of an endpoint that ignores conditions = %v, want %v", row.ignores, err, muxcore.ErrUnsupported)
@@ -139,9 +140,9 @@ func (o *once) Read([]byte) (int, error) {
 func TestARaceThatLeavesTheConditionTrueIsRunAgain(t *testing.T) {
 	service := s3fake.New(t, "bucket")
 	s := open(t, settings(service, "bucket"))
-	put(t, s, "key", "one", muxcore.PutOptions{})
+	cloudtest.Put(t, s, "key", "one", muxcore.PutOptions{})
 	exists := muxcore.Conditions{IfMatch: "*"}
-	put(t, s, "key", "two", muxcore.PutOptions{Conditions: exists})
+	cloudtest.Put(t, s, "key", "two", muxcore.PutOptions{Conditions: exists})
 	var races atomic.Int64
 	service.Fail(func(r *http.Request) *s3fake.Refusal {
 		if r.Method == http.MethodPut && r.Header.Get("If-Match") != "" {
@@ -154,7 +155,7 @@ func TestARaceThatLeavesTheConditionTrueIsRunAgain(t *testing.T) {
 		}
 		return nil
 	})
-	put(t, s, "key", "three", muxcore.PutOptions{Conditions: exists})
+	cloudtest.Put(t, s, "key", "three", muxcore.PutOptions{Conditions: exists})
 	if n := races.Load(); n != 3 {
 		t.Errorf("%d writes, want 3: two lose a race", n)
 	}

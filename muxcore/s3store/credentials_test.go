@@ -16,6 +16,7 @@ import (
 
 	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/cloudtest"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
 )
 
@@ -124,7 +125,7 @@ func TestAnExpiredTokenThatIsGivenIsSaidToBe(t *testing.T) {
 	set := settings(service, "bucket")
 	set.SessionToken = "t0ken-secret"
 	s := open(t, set)
-	for name, call := range calls(t, s, "key") {
+	for name, call := range cloudtest.Calls(t, s, "key") {
 		if err := call(); muxcore.CodeOf(err) != muxcore.CodeCredentialExpired {
 			t.Errorf("%s = %v, want %s", name, err, muxcore.CodeCredentialExpired)
 		}
@@ -142,7 +143,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 	} {
 		set := settings(service, "bucket")
 		change(&set)
-		for op, call := range calls(t, open(t, set), "key") {
+		for op, call := range cloudtest.Calls(t, open(t, set), "key") {
 			err := call()
 			text := fmt.Sprintf("%v %+v %#v", err, err, err)
 			for e := err; e != nil; e = errors.Unwrap(e) {
@@ -160,7 +161,7 @@ func TestTheRegionIsLearntOrNamed(t *testing.T) {
 	service := s3fake.New(t, "bucket")
 	service.Move("eu-9")
 	set := settings(service, "bucket")
-	for name, call := range calls(t, open(t, set), "key") {
+	for name, call := range cloudtest.Calls(t, open(t, set), "key") {
 		if err := call(); err != nil && !errors.Is(err, muxcore.ErrKeyNotFound) {
 			t.Errorf("%s without a region = %v", name, err)
 		}
@@ -179,7 +180,7 @@ func TestTheRegionIsLearntOrNamed(t *testing.T) {
 
 	set.Region = "us-west-1"
 	s := open(t, set)
-	all := calls(t, s, "key")
+	all := cloudtest.Calls(t, s, "key")
 	all["Probe"] = func() error { return s.Probe(t.Context()) }
 	for name, call := range all {
 		err := call()

@@ -2,24 +2,18 @@ package s3store_test
 
 import (
 	"fmt"
-	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/cloudtest"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a good part of what the suites cost is collecting short-lived bodies
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { cloudtest.Main(m) }
 
 // settings are those of a bucket of s.
 func settings(s *s3fake.Service, bucket string) s3store.Settings {
@@ -29,22 +23,16 @@ func settings(s *s3fake.Service, bucket string) s3store.Settings {
 // open makes a store of settings.
 func open(tb testing.TB, set s3store.Settings) *s3store.Store {
 	tb.Helper()
-	s, err := s3store.New(set)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { s.Close() })
-	return s
+	return cloudtest.Open(tb, s3store.New, set)
 }
 
 // suite runs the conformance suite on buckets of one service, and then looks whether anything is left lying about.
 func suite(t *testing.T, skip map[string]string, quick []string, make func(testing.TB, s3store.Settings) muxcore.Store) {
 	t.Helper()
-	t.Parallel()
 	service := s3fake.New(t)
-	var n atomic.Int64
-	storetest.Run(t, storetest.Harness{TimeResolution: time.Second, Timeout: 3 * time.Minute, Skip: skip, Quick: quick, New: func(tb testing.TB) muxcore.Store {
-		name := fmt.Sprintf("bucket-%d", n.Add(1))
+	h := storetest.Harness{TimeResolution: time.Second, Skip: skip, Quick: quick}
+	cloudtest.Suite(t, h, func(tb testing.TB, n int64) muxcore.Store {
+		name := fmt.Sprintf("bucket-%d", n)
 		service.AddBucket(name)
 		tb.Cleanup(func() {
 			for _, key := range service.Keys(name) {
@@ -55,7 +43,7 @@ func suite(t *testing.T, skip map[string]string, quick []string, make func(testi
 		})
 		service.MinPart(1)
 		return make(tb, settings(service, name))
-	}})
+	})
 	if left := service.Uploads(); left > 0 {
 		t.Errorf("%d uploads by parts were neither completed nor aborted", left)
 	}
@@ -106,19 +94,8 @@ func TestConformanceOfPartsThatAreStreamed(t *testing.T) {
 }
 
 func TestConformanceInAMuxBelowAPrefix(t *testing.T) {
-	skip := map[string]string{
-		"an overwrite takes the old attributes away": "a mux gives every object an identity",
-		"a store's own ETag is not a stored one":     "a mux gives every object an identity",
-		"keys are bytes and come back as they were":  "the longest of them has no room beside a prefix",
-		"every list is what an oracle says":          "as without a mux, and it costs most of the time",
-	}
-	suite(t, skip, storetest.Beneath(), func(tb testing.TB, set s3store.Settings) muxcore.Store {
+	suite(t, cloudtest.NotInMux(), storetest.Beneath(), func(tb testing.TB, set s3store.Settings) muxcore.Store {
 		set.Prefix = "/a b/é/"
-		m, err := muxcore.New(muxcore.Settings{}, muxcore.Backend{Name: "s3", Store: open(tb, set)})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { m.Close() })
-		return m
+		return cloudtest.InMux(tb, open(tb, set))
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/suaveplan/caddy-storage-mux/internal/swiftfake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/cloudtest"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/swiftstore"
 )
 
@@ -52,21 +53,9 @@ func TestWhatAStatusMeans(t *testing.T) {
 func TestAContainerThatIsNotThereIsAFailureAndNoMiss(t *testing.T) {
 	c := swiftfake.New(t)
 	s := open(t, settings(c, "nowhere"))
-	for name, call := range map[string]func() error{
-		"Get": func() error { _, err := s.Get(t.Context(), "key", muxcore.GetOptions{}); return err },
-		"Put": func() error {
-			_, err := s.Put(t.Context(), "key", strings.NewReader("x"), 1, muxcore.PutOptions{})
-			return err
-		},
-		"Delete": func() error { _, err := s.Delete(t.Context(), "key", muxcore.DeleteOptions{}); return err },
-		"Probe":  func() error { return s.Probe(t.Context()) },
-		"List": func() error {
-			for _, err := range s.List(t.Context(), muxcore.ListOptions{}) {
-				return err
-			}
-			return nil
-		},
-	} {
+	calls := cloudtest.Calls(t, s, "key")
+	calls["Probe"] = func() error { return s.Probe(t.Context()) }
+	for name, call := range calls {
 		err := call()
 		if muxcore.Classify(t.Context(), err) != muxcore.ClassTransient || !strings.Contains(fmt.Sprint(err), `"nowhere"`) {
 			t.Errorf("%s = %v, want a failure that names the container", name, err)
