@@ -13,6 +13,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/suaveplan/caddy-storage-mux/integration/gocdk"
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 	"github.com/suaveplan/caddy-storage-mux/integration/s3d"
 	"github.com/suaveplan/caddy-storage-mux/internal/bunnyfake"
@@ -34,6 +35,9 @@ func TestTheRealS3(t *testing.T) {
 	t.Run("a shield of S3, Swift, Bunny and a disk", func(t *testing.T) { realShield(t, s) })
 	t.Run("a list of many pages", func(t *testing.T) { realS3Pages(t, s) })
 	t.Run("conformance", func(t *testing.T) { realS3Suite(t, s) })
+	t.Run("conformance as others see it", func(t *testing.T) {
+		gocdk.Run(t, func(tb testing.TB) muxcore.Store { return s3Store(tb, s, s.Bucket(tb)) })
+	})
 }
 
 // s3Store opens a bucket.

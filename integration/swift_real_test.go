@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/suaveplan/caddy-storage-mux/integration/gocdk"
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 	"github.com/suaveplan/caddy-storage-mux/integration/swiftd"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -32,6 +33,9 @@ func TestTheRealSwift(t *testing.T) {
 	t.Run("of two that create a key at once both succeed", func(t *testing.T) { realCreators(t, s) })
 	t.Run("an upload that breaks off changes nothing", func(t *testing.T) { realBrokenUpload(t, s) })
 	t.Run("conformance", func(t *testing.T) { realSuite(t, s) })
+	t.Run("conformance as others see it", func(t *testing.T) {
+		gocdk.Run(t, func(tb testing.TB) muxcore.Store { return swiftStore(tb, s, container(tb, s)) })
+	})
 }
 
 var containers atomic.Int64
