@@ -12,16 +12,17 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 	"github.com/suaveplan/caddy-storage-mux/internal/bunnyfake"
+	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 	"github.com/suaveplan/caddy-storage-mux/internal/swiftfake"
 )
 
 // mirrorMembers are the members of mirrorOfAll.
-var mirrorMembers = []string{"m", "d", "h", "s", "b"}
+var mirrorMembers = []string{"m", "d", "h", "s", "b", "a"}
 
 // mirrorOfAll is a mirror of one backend of each type, under the name t.
 func mirrorOfAll(t *testing.T) *rig.Caddy {
 	t.Helper()
-	f1, cluster, zones := origin.New(t), swiftfake.New(t, "box"), bunnyfake.New(t, "zone")
+	f1, cluster, zones, service := origin.New(t), swiftfake.New(t, "box"), bunnyfake.New(t, "zone"), s3fake.New(t, "bucket")
 	return rig.Start(t, `
 		storage_mux mirror {
 			name t
@@ -42,8 +43,14 @@ func mirrorOfAll(t *testing.T) *rig.Caddy {
 				access_key {$BUNNY_KEY}
 				verify_writes
 			}
+			backend a s3 bucket {
+				endpoint {$S3}
+				access_key {$S3_KEY}
+				secret_key {$S3_SECRET}
+			}
 		}`, rig.Env("F1", f1.URL()), rig.Env("SWIFT", cluster.URL), rig.Env("SWIFT_KEY", swiftfake.Key),
-		rig.Env("BUNNY", zones.URL), rig.Env("BUNNY_KEY", bunnyfake.AccessKey))
+		rig.Env("BUNNY", zones.URL), rig.Env("BUNNY_KEY", bunnyfake.AccessKey),
+		rig.Env("S3", service.URL), rig.Env("S3_KEY", s3fake.AccessKey), rig.Env("S3_SECRET", s3fake.SecretKey))
 }
 
 // eachMember runs a check with one member of the mirror after the other as the only one in service.

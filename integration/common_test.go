@@ -14,6 +14,7 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 	"github.com/suaveplan/caddy-storage-mux/integration/s3d"
 	"github.com/suaveplan/caddy-storage-mux/internal/bunnyfake"
+	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
 	"github.com/suaveplan/caddy-storage-mux/internal/swiftfake"
 )
 
@@ -126,6 +127,16 @@ http://:{$PORT5} {
 		%[1]s
 	}
 }
+http://:{$PORT6} {
+	storage_mux {
+		backend s3 s3 bucket {
+			endpoint {$S3}
+			access_key {$S3_KEY}
+			secret_key {$S3_SECRET}
+		}
+		%[1]s
+	}
+}
 `
 
 // store is a site over one backend.
@@ -151,16 +162,18 @@ func keeping(all []store) []store {
 // stores starts one Caddy with a writable, listing site for each backend type.
 func stores(t *testing.T, options string) []store {
 	t.Helper()
-	f1, cluster, zones := origin.New(t), swiftfake.New(t, "box"), bunnyfake.New(t, "zone")
+	f1, cluster, zones, service := origin.New(t), swiftfake.New(t, "box"), bunnyfake.New(t, "zone"), s3fake.New(t, "bucket")
 	config := fmt.Sprintf(writableStores, "writable\nlist\n"+options)
 	c := rig.Start(t, config, rig.Env("F1", f1.URL()), rig.Env("SWIFT", cluster.URL), rig.Env("SWIFT_KEY", swiftfake.Key),
-		rig.Env("BUNNY", zones.URL), rig.Env("BUNNY_KEY", bunnyfake.AccessKey))
+		rig.Env("BUNNY", zones.URL), rig.Env("BUNNY_KEY", bunnyfake.AccessKey),
+		rig.Env("S3", service.URL), rig.Env("S3_KEY", s3fake.AccessKey), rig.Env("S3_SECRET", s3fake.SecretKey))
 	return []store{
 		{Caddy: c, name: "memory"},
 		{Caddy: c.On("PORT2"), name: "file"},
 		{Caddy: c.On("PORT3"), name: "http", origin: f1},
 		{Caddy: c.On("PORT4"), name: "rackspace", unconditional: true},
 		{Caddy: c.On("PORT5"), name: "bunny", unconditional: true, bare: true},
+		{Caddy: c.On("PORT6"), name: "s3"},
 	}
 }
 
