@@ -47,21 +47,30 @@ func BenchmarkProxy(b *testing.B) {
 	}
 }
 
-// BenchmarkHandlerOverhead is what the handler adds to a chain that does nothing.
-func BenchmarkHandlerOverhead(b *testing.B) {
-	br, err := breaker.New("here→there", breaker.Settings{})
+// static makes a registry with one path, whose breaker is closed when the benchmark ends.
+func static(b *testing.B, id string) (*registry, *definition) {
+	b.Helper()
+	path := "here→" + id
+	br, err := breaker.New(path, breaker.Settings{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer br.Close()
+	b.Cleanup(br.Close)
 	def, err := newDefinition(Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &namedPath{registry: newRegistry(nil, "default", Options{}), def: def, id: "there"}
-	p.registry.snapshot.Store(&map[string]*guard{"there": {
-		entry: &entry{breaker: br, key: entryKey{path: "here→there"}}, def: def, static: true, boxedID: "here→there",
+	r := newRegistry(nil, "default", Options{})
+	r.snapshot.Store(&map[string]*guard{id: {
+		entry: &entry{breaker: br, key: entryKey{path: path}}, def: def, static: true, boxedID: path,
 	}})
+	return r, def
+}
+
+// BenchmarkHandlerOverhead is what the handler adds to a chain that does nothing.
+func BenchmarkHandlerOverhead(b *testing.B) {
+	r, def := static(b, "there")
+	p := &namedPath{registry: r, def: def, id: "there"}
 	h := &Handler{path: p}
 	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)

@@ -11,8 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
-
-	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
 // instant answers without a network.
@@ -35,19 +33,7 @@ func (i instant) RoundTrip(req *http.Request) (*http.Response, error) {
 // BenchmarkTransport is what a call costs around the inner transport, and what
 // the inner transport of the benchmark costs.
 func BenchmarkTransport(b *testing.B) {
-	br, err := breaker.New("here→there:80", breaker.Settings{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer br.Close()
-	def, err := newDefinition(Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := newRegistry(nil, "default", Options{})
-	r.snapshot.Store(&map[string]*guard{"there:80": {
-		entry: &entry{breaker: br, key: entryKey{path: "here→there:80"}}, def: def, static: true, boxedID: "here→there:80",
-	}})
+	r, def := static(b, "there:80")
 	inner := instant{body: make([]byte, 1024)}
 	wrapped := &Transport{inner: inner, registry: r, def: def}
 	for _, upload := range []struct {
