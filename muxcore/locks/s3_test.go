@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/internal/s3fake"
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/locks"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
@@ -67,4 +68,45 @@ func TestABucketWhosePutsKnowNoConditionsKeepsNone(t *testing.T) {
 	if err := l.Lock(t.Context(), "x"); !errors.Is(err, locks.ErrNotHonoured) {
 		t.Errorf("Lock = %v", err)
 	}
+}
+
+// Two clients of a bucket, each with its own connection: the lock of a dead holder runs out, and what was its is nobody's but the
+// successor's.
+func TestTheLockOfADeadHolderInABucketIsTakenOver(t *testing.T) {
+	t.Parallel()
+	service := s3fake.New(t, "locks")
+	var told teller
+	fast := locks.Settings{TTL: time.Second, Refresh: 50 * time.Millisecond, Poll: 10 * time.Millisecond}
+	dead, heir := fast, fast
+	dead.Owner, heir.Observe = "the dead", told.observe
+	a, b := newLocker(t, bucket(t, service), dead), newLocker(t, bucket(t, service), heir)
+	lock(t, a, "x")
+	tryLock(t, b, "x", false)
+	a.Die("x")
+	lock(t, b, "x")
+	if told.kinds() != "taken-over" || told.all[0].Owner != "the dead" {
+		t.Errorf("told %+v", told.all)
+	}
+	if err := a.Renew(t.Context(), "x"); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew of a lost lock = %v, want %v", err, locks.ErrLost)
+	}
+	unlock(t, a, "x") // is none of a's any more
+	tryLock(t, a, "x", false)
+	unlock(t, b, "x")
+	tryLock(t, a, "x", true)
+	unlock(t, a, "x")
+}
+
+func TestALockThatSomebodyRemovesFromABucketIsLost(t *testing.T) {
+	service := s3fake.New(t, "locks")
+	lost := make(chan locks.Event, 8)
+	l := newLocker(t, bucket(t, service), locks.Settings{Refresh: 10 * time.Millisecond, Observe: func(e locks.Event) { lost <- e }})
+	lock(t, l, "x")
+	if _, err := bucket(t, service).Delete(t.Context(), locks.KeyOf("x"), muxcore.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-lost; e.Name != "x" || e.Kind != locks.EventLost {
+		t.Errorf("told %+v, want that x is lost", e)
+	}
+	unlock(t, l, "x")
 }
