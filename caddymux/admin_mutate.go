@@ -160,6 +160,11 @@ func makeMember(raw json.RawMessage, t *tree, mux string, app *App) (*member, er
 	if err := alone.openStores(); err != nil {
 		return nil, errors.Join(err, alone.leaveUsed())
 	}
+	if t.secrets.Load() > 0 {
+		if err := alone.checkSecret(); err != nil {
+			return nil, errors.Join(err, alone.members[0].close())
+		}
+	}
 	return &alone.members[0], nil
 }
 

@@ -30,7 +30,8 @@ type CertStorage struct {
 
 	door
 
-	store *certStore
+	store  *certStore
+	secret []*tree // that hold private keys for it
 }
 
 // CaddyModule returns the Caddy module information.
@@ -62,6 +63,10 @@ func (s *CertStorage) Provision(ctx caddy.Context) error {
 	if err := s.tree.root.checkSecret(); err != nil {
 		return err
 	}
+	s.secret = append(s.tree.root.usedTrees(), s.tree)
+	for _, t := range s.secret {
+		t.secrets.Add(1)
+	}
 	logger := ctx.Logger()
 	for _, advice := range append(root.advice(true), root.storageAdvice()...) {
 		logger.Warn("config that is hardly meant", zap.String("why", advice))
@@ -71,7 +76,13 @@ func (s *CertStorage) Provision(ctx caddy.Context) error {
 }
 
 // Cleanup lets go of the tree. Locks that are held keep it open.
-func (s *CertStorage) Cleanup() error { return s.leave() }
+func (s *CertStorage) Cleanup() error {
+	for _, t := range s.secret {
+		t.secrets.Add(-1)
+	}
+	s.secret = nil
+	return s.leave()
+}
 
 // CertMagicStorage implements caddy.StorageConverter.
 func (s *CertStorage) CertMagicStorage() (certmagic.Storage, error) { return s.store, nil }
@@ -114,7 +125,7 @@ func appIfAny(ctx caddy.Context) (*App, error) {
 // front of it.
 func (b *branch) checkSecret() (err error) {
 	b.eachSeat(func(s seat) {
-		if !s.readOnly && muxcore.CapabilitiesOf(s.store).Purge {
+		if can := muxcore.CapabilitiesOf(s.store); !s.readOnly && (can.Public || can.Purge) {
 			err = fmt.Errorf("backend %q: the content delivery network in front of it would serve private keys to anyone", s.name)
 		}
 	})

@@ -371,6 +371,7 @@ func TestTheCertificateStorageRefusesWhatCannotWork(t *testing.T) {
 		{"storage_mux {\n backend a scripted cert-refused {\n  locks\n }\n}", `locks: backend "a" is of type scripted`},
 		{"storage_mux {\n backend a memory {\n  locks\n  read_only\n }\n}", `locks: backend "a" is read_only`},
 		{"storage_mux {\n backend m memory\n " + cdn + "\n}", `backend "z": the content delivery network`},
+		{"storage_mux {\n backend m memory\n " + strings.Replace(cdn, "api_key k", "", 1) + "\n}", `backend "z": the content delivery network`},
 		{"storage_mux missing", `unknown storage tree "missing": declare it by the global option`},
 		{"storage_mux {\n backend a mux {\n  locks\n  backend m memory\n }\n}", `unknown option "locks"`},
 		{"storage_mux {\n backend a use x {\n  locks\n }\n}", `unknown option "locks"`},
@@ -383,6 +384,25 @@ func TestTheCertificateStorageRefusesWhatCannotWork(t *testing.T) {
 	}
 	if n := treesAlive(); n != 0 {
 		t.Errorf("%d trees are alive after loads that failed", n)
+	}
+}
+
+// Nor can what is in front of a backend make keys public that is added at run time.
+func TestNoPublicBackendIsAddedToACertificateStorage(t *testing.T) {
+	s, err := certStorage(t, testContext(t), "storage_mux {\n backend m memory\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := json.RawMessage(`{"name":"z","type":"bunny","zone":"zone","region":"de","access_key":"k","pull_zone":"https://h"}`)
+	if one, err := makeMember(public, s.tree, "", nil); err == nil || !strings.Contains(err.Error(), "private keys") {
+		t.Errorf("makeMember = %v, %v", one, err)
+	}
+	one, err := makeMember(json.RawMessage(`{"name":"n","type":"memory"}`), s.tree, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -192,7 +192,9 @@ func (all *commandTrees) prepare(t *tree, act bool) error {
 			}
 		}
 	}
-	t.alone.Store(true)
+	for _, one := range trees {
+		one.alone.Store(true)
+	}
 	opened := t.acquire()
 	if opened == nil {
 		return fmt.Errorf("tree %q cannot be opened: %w", t.name, t.openErr)

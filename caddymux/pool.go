@@ -29,7 +29,10 @@ type tree struct {
 	spool *spool
 
 	doors atomic.Int64 // writable ones
-	alone atomic.Bool  // of a command: it goes on with nothing, and leaves nothing behind
+
+	secrets atomic.Int64 // certificate storages that keep private keys in it
+
+	alone atomic.Bool // of a command: it goes on with nothing, and leaves nothing behind
 	locks treeLocks
 
 	opened  sync.Once

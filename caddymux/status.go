@@ -29,6 +29,9 @@ const (
 	// statusInterval is how often a live page is looked after.
 	statusInterval = time.Second
 
+	// statusPatience is how long a reader may take.
+	statusPatience = 10 * time.Second
+
 	// statusKeepAlive is how often something is sent if nothing changes.
 	statusKeepAlive = 15 * time.Second
 )
@@ -139,7 +142,6 @@ func (*Status) events(w http.ResponseWriter, r *http.Request) error {
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	stream := http.NewResponseController(w)
-	_ = stream.SetWriteDeadline(time.Time{}) // the server's is for a whole answer
 	app := activeApp()
 	ticker := time.NewTicker(statusInterval)
 	defer ticker.Stop()
@@ -150,6 +152,8 @@ func (*Status) events(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		// In place of the server's, which is for a whole answer: whoever stops reading must not keep the old config, or Caddy itself.
+		_ = stream.SetWriteDeadline(time.Now().Add(statusPatience))
 		switch {
 		case main != last:
 			_, err = fmt.Fprintf(w, "retry: 1000\ndata: %s\n\n", main)

@@ -120,7 +120,7 @@ func TestCase098NothingIsLeftOfRacesCancelsResumesAndUploads(t *testing.T) {
 		storage_mux mirror {
 			journal off
 			writable
-			timeout 100ms
+			timeout 1s # in which a slow machine, too, receives more than the spool has memory for
 			cooldown 1ms 1ms
 			backend m memory {
 				timeout 10s

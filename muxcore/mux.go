@@ -395,6 +395,7 @@ func (m *Mux) Capabilities() Capabilities {
 		c.Range = c.Range || can.Range
 		c.Digests = c.Digests || can.Digests
 		c.Purge = c.Purge || can.Purge
+		c.Public = c.Public || can.Public
 	}
 	return c
 }

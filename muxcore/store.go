@@ -241,6 +241,7 @@ type Capabilities struct {
 	Range            bool // opens a part of an object without reading what is before it
 	Digests          bool // tells digests of what it holds, where it was given them or has its own
 	Purge            bool // a content delivery network stands in front of it: the store is a [CDN]
+	Public           bool // a content delivery network serves its objects to anyone, whether it can be told to purge or not
 	Locks            bool // its conditional writes decide between all who write there, whatever their process: locks can live in it
 }
 

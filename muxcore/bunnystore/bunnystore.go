@@ -178,7 +178,7 @@ func (s *Store) Waits() muxcore.Waits { return muxcore.WaitsWithContext }
 
 // Capabilities implements muxcore.Capable.
 func (s *Store) Capabilities() muxcore.Capabilities {
-	return muxcore.Capabilities{Write: true, List: true, Range: true, Digests: true, Purge: s.set.APIKey != ""}
+	return muxcore.Capabilities{Write: true, List: true, Range: true, Digests: true, Purge: s.set.APIKey != "", Public: s.set.PullZone != ""}
 }
 
 // CheckKey implements muxcore.KeyChecker: with its prefix, a key must still be one.

@@ -139,6 +139,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 		"a wrong key":      func(set *s3store.Settings) { set.AccessKey = "AKIAWRONGKEY" },
 		"a wrong secret":   func(set *s3store.Settings) { set.SecretKey = "wr0ng-secret" },
 		"an expired token": func(set *s3store.Settings) { set.SessionToken = "t0ken-secret" },
+		"a long token":     func(set *s3store.Settings) { set.SessionToken = strings.Repeat("t0ken-secret", 100) },
 		"a dead endpoint":  func(set *s3store.Settings) { set.Endpoint = "http://127.0.0.1:1" },
 	} {
 		set := settings(service, "bucket")

@@ -28,12 +28,12 @@ type refusal struct {
 
 // Error is what the service said.
 func (r *refusal) Error() string {
-	text := r.code
+	text := clip(r.code, 80)
 	switch {
 	case r.code == "":
 		text = strings.ToLower(http.StatusText(r.status))
 	case r.message != "":
-		text += ": " + r.message
+		text += ": " + clip(r.message, 300)
 	}
 	return text
 }
@@ -69,7 +69,7 @@ func (r *refusal) parse(text []byte) bool {
 	if xml.Unmarshal(text, &doc) != nil {
 		return false
 	}
-	r.code, r.message = clip(doc.Code, 80), clip(doc.Message, 300)
+	r.code, r.message = strings.TrimSpace(doc.Code), doc.Message // whole: what is cut cannot be redacted any more
 	if r.region == "" && (r.code == "AuthorizationHeaderMalformed" || r.code == "InvalidRegion" || r.code == "PermanentRedirect") {
 		r.region = strings.TrimSpace(doc.Region)
 	}
@@ -103,7 +103,7 @@ func (r *refusal) explain(ctx context.Context, s *Store, c *call, creds credenti
 func (r *refusal) redact(creds *credentials.Value) {
 	for _, secret := range []string{creds.SecretAccessKey, creds.SessionToken, creds.AccessKeyID} {
 		if secret != "" {
-			r.message = strings.ReplaceAll(r.message, secret, "***")
+			r.code, r.message = strings.ReplaceAll(r.code, secret, "***"), strings.ReplaceAll(r.message, secret, "***")
 		}
 	}
 }

@@ -178,17 +178,19 @@ func (p *put) streamParts(ctx context.Context, m *multipart, size int64) error {
 
 // create begins an upload. If ctx ends meanwhile, what may have begun is taken back.
 func (m *multipart) create(ctx context.Context, header http.Header) error {
-	created := make(chan error, 1)
+	created := make(chan error)                    // taken, or nobody has the upload
 	own := multipart{s: m.s, op: m.op, key: m.key} // m is the caller's again as soon as ctx has ended
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
 	m.s.work.Go(func() {
 		defer cancel()
 		err := own.begin(detached, header)
-		if err == nil && ctx.Err() != nil {
-			own.abort(ctx)
-			err = ctx.Err()
+		select {
+		case created <- err:
+		case <-ctx.Done():
+			if err == nil {
+				own.abort(ctx)
+			}
 		}
-		created <- err
 	})
 	select {
 	case err := <-created:
@@ -280,6 +282,9 @@ func (s *Store) ask(ctx context.Context, c *call, into any) error {
 	}
 	if err := xml.Unmarshal(bytes.TrimSpace(text), into); err != nil {
 		if r := (&refusal{status: http.StatusInternalServerError, header: resp.Header}); r.parse(text) {
+			if creds, err := s.keys.get(ctx); err == nil {
+				r.redact(&creds)
+			}
 			return s.refused(c, r)
 		}
 		return wrongAnswer(c.op, c.key, err.Error())

@@ -95,7 +95,7 @@ func (s *Store) send(ctx context.Context, c *call, creds credentials.Value, regi
 	header["Accept-Encoding"] = []string{s.encoding}
 	req := (&http.Request{
 		Method: c.method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
+	}).WithContext(wire.Settled(ctx))
 	header["X-Amz-Content-Sha256"] = []string{c.load(req)}
 	req = signer.SignV4(*req, creds.AccessKeyID, creds.SecretAccessKey, creds.SessionToken, region)
 	if c.up != nil {

@@ -163,7 +163,7 @@ func (s *Store) Waits() muxcore.Waits { return muxcore.WaitsWithContext }
 
 // Capabilities implements muxcore.Capable.
 func (s *Store) Capabilities() muxcore.Capabilities {
-	return muxcore.Capabilities{Write: true, List: true, Metadata: true, Range: true, Digests: true, Purge: s.set.CDN}
+	return muxcore.Capabilities{Write: true, List: true, Metadata: true, Range: true, Digests: true, Purge: s.set.CDN, Public: s.set.CDN}
 }
 
 // CheckKey implements muxcore.KeyChecker: Swift takes names of 1024 bytes, the prefix included.
