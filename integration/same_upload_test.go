@@ -229,6 +229,9 @@ func TestUploadsThroughAGuardedProxyAreThoseWithoutABreaker(t *testing.T) {
 		for version := 1; version <= 3; version++ {
 			u := uploader{t: t, caddy: c, client: clients[version], base: "https://localhost:" + c.Word("PORT"), behind: behind}
 			for number, s := range uploading {
+				if raced && number%3+1 != version {
+					continue // bytes are slow there: each upstream by one version of HTTP, each version to some upstreams
+				}
 				for what, got := range u.all(number, s) {
 					if strings.Contains(what, "broken off") {
 						aborted++

@@ -152,7 +152,7 @@ func (c *Caddy) write(config string) string {
 // environ is the environment of Caddy's processes: that of the test without
 // what could reach past the rig, and the rig's own words.
 func (c *Caddy) environ() []string {
-	env := []string{"GORACE=halt_on_error=0"}
+	env := []string{"GORACE=halt_on_error=0 exitcode=0"} // races are looked for in the log
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		_, own := c.env[name]

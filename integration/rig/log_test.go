@@ -1,0 +1,18 @@
+package rig
+
+import "testing"
+
+func TestRacesOfCaddyItselfAreNoTroubleOfOurs(t *testing.T) {
+	const rest = "\n      /src/x.go:1 +0x1\n\nPrevious read at 0x00c0 by goroutine 2:\n  x.Close()\n==================\n"
+	for frame, trouble := range map[string]bool{
+		"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy.(*bodyNopCloserIfNotRead).Read()": false,
+		"github.com/caddyserver/caddy/v2/modules/caddyhttp.(*lengthReader).Read()":                        false,
+		"github.com/suaveplan/caddy-storage-mux/caddybreaker.(*Handler).ServeHTTP()":                      true,
+	} {
+		l := new(Log)
+		_, _ = l.Write([]byte("==================\nWARNING: DATA RACE\nWrite at 0x00c0 by goroutine 1:\n  " + frame + rest))
+		if got := l.trouble(); (got != "") != trouble {
+			t.Errorf("a race in %s is trouble: %q", frame, got)
+		}
+	}
+}
