@@ -7,7 +7,6 @@ package nginxd
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
 const startWithin = 30 * time.Second
@@ -74,7 +75,7 @@ func Start(tb testing.TB) *Server {
 	if err := os.Mkdir(s.data, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	address := freeAddress(tb)
+	address := rig.FreeAddress(tb)
 	s.URL = "http://" + address
 	path := filepath.Join(dir, "conf")
 	if err := os.WriteFile(path, fmt.Appendf(nil, conf, module, dir, address), 0o600); err != nil {
@@ -115,17 +116,6 @@ func (s *Server) await(tb testing.TB, log string) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// freeAddress is one that nobody listens on.
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }
 
 // Folder makes an empty folder and gives its URL.

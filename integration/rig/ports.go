@@ -46,6 +46,13 @@ func freePort(tb testing.TB) int {
 	return 0
 }
 
+// FreeAddress returns an address of this machine that nobody listens on and
+// that this process has not given out before, to a Caddy or to anybody else.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", freePort(tb))
+}
+
 // assignPorts gives each port that config names a number.
 func assignPorts(tb testing.TB, config string) map[string]string {
 	tb.Helper()

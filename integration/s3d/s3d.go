@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
 // What signs in, as s3server has it.
@@ -109,7 +110,7 @@ func Start(tb testing.TB) *Server {
 // start tries it once.
 func start(tb testing.TB, binary string) (s *Server, log string) {
 	tb.Helper()
-	address := freeAddress(tb)
+	address := rig.FreeAddress(tb)
 	out := new(syncBuffer)
 	cmd := exec.Command(binary, address, tb.TempDir())
 	cmd.Stdout, cmd.Stderr = out, out
@@ -146,17 +147,6 @@ func start(tb testing.TB, binary string) (s *Server, log string) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// freeAddress is one that nobody listens on.
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }
 
 // Bucket makes an empty bucket.
