@@ -66,7 +66,7 @@ func swiftStore(tb testing.TB, s *swiftd.Server, container string) *swiftstore.S
 }
 
 func realSuite(t *testing.T, s *swiftd.Server) {
-	storetest.Run(t, storetest.Harness{TimeResolution: time.Second, Parallel: true, Timeout: 5 * time.Minute, New: func(tb testing.TB) muxcore.Store {
+	storetest.Run(t, storetest.Harness{TimeResolution: time.Second, Gaps: true, Parallel: true, Timeout: 5 * time.Minute, New: func(tb testing.TB) muxcore.Store {
 		return swiftStore(tb, s, container(tb, s))
 	}})
 }

@@ -2,10 +2,12 @@ package muxcore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
+	"time"
 )
 
 // CopyState is how what one backend holds at a key stands to what it should hold.
@@ -122,20 +124,26 @@ func (h *holding) doubtful() bool {
 	return h.seat.m.pending() && h.seat.m.journal.Doubtful(h.seat.b.Name)
 }
 
-// newer tells whether a is the better candidate for the truth than b: not known to be out of date, and last modified later. Times
-// count by the second, since that is how we date what is uploaded: within one, the copy is better that is of a backend not in doubt,
-// or has an identity of ours, and only then the later one.
+// newer tells whether a is the better candidate for the truth than b: not known to be out of date, and last modified later. If they
+// seem to be of one time, the copy is better that is of a backend not in doubt, or has an identity of ours.
 func newer(a, b *holding) bool {
-	second := func(h *holding) int64 { return h.info.ModTime.Unix() }
+	order := compareTimes(a.info.ModTime, b.info.ModTime)
 	switch doubt := a.doubtful(); {
 	case a.stale != b.stale:
 		return b.stale
-	case second(a) != second(b):
-		return second(a) > second(b)
+	case order != 0:
+		return order > 0
 	case doubt != b.doubtful():
 		return !doubt
-	case a.info.ETagStored != b.info.ETagStored:
-		return a.info.ETagStored
 	}
-	return a.info.ModTime.After(b.info.ModTime)
+	return a.info.ETagStored && !b.info.ETagStored
+}
+
+// compareTimes tells which of two modification times is the later one, or 0. Some backends keep whole seconds: those are of one time
+// with all others in their second.
+func compareTimes(a, b time.Time) int {
+	if a.Nanosecond() == 0 || b.Nanosecond() == 0 {
+		return cmp.Compare(a.Unix(), b.Unix())
+	}
+	return a.Compare(b)
 }

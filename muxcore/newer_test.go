@@ -8,17 +8,22 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-// An upload is dated in whole seconds, so that a file which somebody put there earlier in the same second seems to be newer. The upload,
-// which has an identity of ours, wins all the same; a file of a later second does not lose by it.
-func TestAnUploadIsNoOlderThanAFileOfItsSecond(t *testing.T) {
+// What was uploaded where only whole seconds are kept seems to be older than a file that somebody put there earlier in the same second.
+// The upload, which has an identity of ours, wins all the same; a file of a later second does not lose by it. Where both keep finer
+// times, those decide.
+func TestTheLaterOfTwoCopiesIsTheTruth(t *testing.T) {
 	second := time.Unix(1_700_000_000, 0)
 	for name, c := range map[string]struct {
-		foreign time.Time
-		want    string
+		ours, foreign time.Duration // since the second
+		want          string
 	}{
-		"the same second": {second.Add(900 * time.Millisecond), "ours"},
-		"a later one":     {second.Add(time.Second), "foreign"},
-		"an earlier one":  {second.Add(-time.Nanosecond), "ours"},
+		"in the same second":          {0, 900 * time.Millisecond, "ours"},
+		"as coarse as ours":           {900 * time.Millisecond, 0, "ours"},
+		"in a later second":           {0, time.Second, "foreign"},
+		"in an earlier one":           {0, -time.Nanosecond, "ours"},
+		"later within the second":     {100 * time.Millisecond, 101 * time.Millisecond, "foreign"},
+		"earlier within the second":   {100 * time.Millisecond, 99 * time.Millisecond, "ours"},
+		"at the same time to a digit": {100 * time.Millisecond, 100 * time.Millisecond, "ours"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, mode := range []muxcore.Mode{muxcore.Failover, muxcore.Mirror} {
@@ -29,8 +34,8 @@ func TestAnUploadIsNoOlderThanAFileOfItsSecond(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				put(0, "ours", muxcore.PutOptions{ETag: `"ours"`, ModTime: second})
-				put(1, "foreign", muxcore.PutOptions{ModTime: c.foreign})
+				put(0, "ours", muxcore.PutOptions{ETag: `"ours"`, ModTime: second.Add(c.ours)})
+				put(1, "foreign", muxcore.PutOptions{ModTime: second.Add(c.foreign)})
 				m := newMux(t, muxcore.Settings{Mode: mode}, muxcore.Backend{Name: "a", Store: stores[0]}, muxcore.Backend{Name: "b", Store: stores[1]})
 				if _, errs := repair(t, m, muxcore.RepairOptions{}); len(errs) > 0 {
 					t.Fatal(errs)

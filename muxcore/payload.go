@@ -140,7 +140,7 @@ func (l *payload) identify(opts *PutOptions) {
 		}
 	}
 	if opts.ModTime.IsZero() {
-		opts.ModTime = time.Now().Truncate(time.Second)
+		opts.ModTime = time.Now().Round(0) // whole, so that what somebody else changes within the second shows as later
 	}
 	if opts.ETag != "" {
 		return

@@ -58,6 +58,9 @@ func (p *probe) readVersion(part bool) {
 		opts.Range = muxcore.Range{Offset: 100, Length: 30_000}
 	}
 	o, got, err := p.get(p.ctx, "hot", opts)
+	for gaps := 0; p.h.Gaps && gaps < 3 && muxcore.CodeOf(err) == muxcore.CodeKeyNotFound; gaps++ {
+		o, got, err = p.get(p.ctx, "hot", opts)
+	}
 	switch {
 	case err != nil:
 		p.errorf("Get beside writers = %v", err)

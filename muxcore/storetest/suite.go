@@ -29,6 +29,10 @@ type Harness struct {
 	// file systems of macOS and Windows. Default: false.
 	FoldsNames bool
 
+	// Gaps says that a read beside an overwrite may find no object, as in Swift of one replica: its server takes the older file away
+	// while a reader that has seen its name is about to open it. Such a read is made again. Default: false.
+	Gaps bool
+
 	// Skip leaves checks out: the reason by the check's name, as [Checks] gives it. Default: none.
 	Skip map[string]string
 
