@@ -16,6 +16,7 @@ type memo struct {
 	write   journal.Write
 	seq     uint64 // of what was begun; 0: nothing was
 	asks    []string
+	open    []string     // were asked before, and may have committed
 	done    []string     // have the newest state by now
 	missed  []string     // should have it
 	took    bool         // a delete has found something
@@ -36,15 +37,17 @@ func (m *Mux) memo(o *operation) *memo {
 	return n
 }
 
-// begin has it on disk, before anybody commits, that skips will miss the write, and that its end is open for asks: where
-// something is known to be missed, or the key has a mark already. An error means that nobody may commit.
+// begin has it on disk, before anybody commits, that skips will miss the write, and that its end is open for asks, and for those that
+// were asked before and may have committed: where something is known to be missed, or the key has a mark already. An error means that
+// nobody may commit.
 func (n *memo) begin(asks, skips []string) error {
 	if n == nil {
 		return nil
 	}
 	first, before := n.asks == nil, n.seq
-	n.asks = asks
-	n.seq, n.refused = n.m.journal.Begin(n.key, n.write, asks, skips)
+	n.asks = slices.Concat(n.open, asks)
+	n.seq, n.refused = n.m.journal.Begin(n.key, n.write, n.asks, skips)
+	n.unsure = n.unsure || n.seq != 0 && len(n.open) > 0
 	if first {
 		n.was, _ = n.m.journal.Lookup(n.key)
 		n.was.Open = slices.DeleteFunc(slices.Clone(n.was.Open), func(i journal.Intent) bool { return i.Seq == n.seq })
@@ -87,11 +90,13 @@ func (n *memo) failed(class Class) {
 	}
 }
 
-// left takes in how the call of one backend ended that a Put was to go to. Where nothing was begun, nobody else should have it.
-func (n *memo) left(class Class) {
-	if n != nil && n.seq != 0 {
-		n.failed(class)
+// left takes in how the call of b ended that a Put was to go to. Where nothing was begun, nobody else should have it, as yet.
+func (n *memo) left(b *backend, class Class) {
+	if n == nil || !class.leavesOpen() {
+		return
 	}
+	n.open = append(n.open, b.Name)
+	n.unsure = n.unsure || n.seq != 0
 }
 
 // deleted takes in what became of a delete that was decided, if it had to be, by decided.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -448,68 +447,6 @@ func breakThings(t *testing.T, mode muxcore.Mode, seed uint64) {
 	if err := errors.Join(m.Close(), j.Close()); err != nil {
 		t.Error(err)
 	}
-}
-
-// A write that fails everywhere may have been done in part all the same: what one backend has of it, all get in the end.
-func TestAFailedWriteLeavesBackendsAlike(t *testing.T) {
-	for _, size := range []int{10, 100_000} {
-		synctest.Test(t, func(t *testing.T) {
-			backends, hooks := crowd(t, 1, 1)
-			backends[0].Store = late{hooks[0]}
-			m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror, Timeout: time.Second, Journal: newJournal(t).Scope("")}, backends...)
-			hooks[1].set(hangs)
-			if _, err := m.Put(t.Context(), "k", strings.NewReader(long(size)), int64(size), muxcore.PutOptions{}); err == nil {
-				t.Fatal("Put succeeds although nobody has said so")
-			}
-			if _, err := m.Stat(t.Context(), "absent", muxcore.Conditions{}); err == nil {
-				t.Error("an absent key is there")
-			}
-			hooks[1].set(nil)
-			time.Sleep(3 * time.Minute)
-			wantAlike(t, hooks, "k", long(size))
-			if fmt.Sprint(pendingOf(m)) != "[0 0]" {
-				t.Errorf("pending %v", pendingOf(m))
-			}
-		})
-	}
-}
-
-// Where a write goes to one backend in place of another that is away, that holds as well.
-func TestAFailedWriteElsewhereLeavesBackendsAlike(t *testing.T) {
-	for _, size := range []int{10, 100_000} {
-		synctest.Test(t, func(t *testing.T) {
-			backends, hooks := crowd(t, 1, 1)
-			backends[1].Store = late{hooks[1]}
-			m := newMux(t, muxcore.Settings{Journal: newJournal(t).Scope("")}, backends...)
-			if err := m.Drain(t.Context(), "b0"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := m.Put(t.Context(), "k", strings.NewReader(long(size)), int64(size), muxcore.PutOptions{}); err == nil {
-				t.Fatal("Put succeeds although nobody has said so")
-			}
-			time.Sleep(3 * time.Minute)
-			wantBody(t, m, "k", long(size), "b1")
-			if err := m.Undrain("b0"); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(3 * time.Minute)
-			wantAlike(t, hooks, "k", long(size))
-			if fmt.Sprint(pendingOf(m)) != "[0 0]" {
-				t.Errorf("pending %v", pendingOf(m))
-			}
-		})
-	}
-}
-
-// late is a store that commits its first puts and says that it has failed.
-type late struct{ *hooked }
-
-func (s late) Put(ctx context.Context, key string, body io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
-	r, err := s.hooked.Put(ctx, key, body, size, opts)
-	if err == nil && s.calls.Load() < 2 {
-		err = errUnavailable
-	}
-	return r, err
 }
 
 // A backend that missed more than is remembered is asked last, until a repair of the whole has brought it what it lacks.
