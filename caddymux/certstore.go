@@ -84,32 +84,37 @@ func asAbsent(err error) error {
 	return err
 }
 
-// Delete implements certmagic.Storage: the key, and all below it. It is no error if there is nothing.
+// Delete implements certmagic.Storage: the key, and all below it. It is no error if there is nothing. Where a part of what is below
+// cannot be listed, the rest goes all the same, the key first of all.
 func (s *certStore) Delete(ctx context.Context, key string) error {
 	t, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer t.release()
-	var keys []string
-	if certKey(key) != muxcore.InternalPrefix {
-		keys = append(keys, certKey(key))
-	}
-	for e, err := range s.list(ctx, t, muxcore.ListOptions{Prefix: below(key)}) {
-		if err != nil {
-			return err
-		}
-		if _, ours := certName(e.Key); ours {
-			keys = append(keys, e.Key)
-		}
-	}
 	var errs []error
-	for _, one := range keys {
-		if _, err := t.store.Delete(ctx, one, muxcore.DeleteOptions{}); err != nil && !errors.Is(asAbsent(err), fs.ErrNotExist) {
+	remove := func(key string) {
+		if _, err := t.store.Delete(ctx, key, muxcore.DeleteOptions{}); err != nil && !errors.Is(asAbsent(err), fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	if certKey(key) != muxcore.InternalPrefix {
+		remove(certKey(key))
+	}
+	var under []string
+	var listErr error
+	for e, err := range s.list(ctx, t, muxcore.ListOptions{Prefix: below(key)}) {
+		if listErr = err; err != nil {
+			break
+		}
+		if _, ours := certName(e.Key); ours {
+			under = append(under, e.Key)
+		}
+	}
+	for _, one := range under {
+		remove(one)
+	}
+	return errors.Join(append(errs, listErr)...)
 }
 
 // Exists implements certmagic.Storage.
@@ -216,7 +221,7 @@ func (l *listing) add(key string) {
 	}
 }
 
-// list is a list of the tree. A backend whose part is missing is an error, unless the others hold copies of what it has.
+// list is a list of the tree. A backend whose part is missing is an error at its end, unless the others hold copies of what it has.
 func (s *certStore) list(ctx context.Context, t *tree, opts muxcore.ListOptions) func(yield func(muxcore.Entry, error) bool) {
 	var missing error
 	opts.OnDegraded = func(backend string, err error) {
@@ -228,9 +233,6 @@ func (s *certStore) list(ctx context.Context, t *tree, opts muxcore.ListOptions)
 	}
 	return func(yield func(muxcore.Entry, error) bool) {
 		for e, err := range t.store.List(ctx, opts) {
-			if err == nil {
-				err = missing
-			}
 			if !yield(e, err) || err != nil {
 				return
 			}

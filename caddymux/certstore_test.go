@@ -1,0 +1,63 @@
+package caddymux
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
+)
+
+// A private key that is to go must not stay because what is below it cannot be listed.
+func TestADeleteTakesTheKeyWhereNothingCanBeListed(t *testing.T) {
+	f := scripted(t, "unlisted")
+	s := newCertStorage(t, "storage_mux {\n name unlisted\n journal off\n backend f scripted unlisted\n}")
+	if err := s.Store(t.Context(), "a.key", nil); err != nil {
+		t.Fatal(err)
+	}
+	f.From(muxcore.OpList, 1, storetest.Fail(&muxcore.Error{Code: muxcore.CodeUnavailable}))
+	if err := s.Delete(t.Context(), "a.key"); !errors.Is(err, &muxcore.Error{Code: muxcore.CodeUnavailable}) {
+		t.Errorf("Delete = %v, want the error of the list", err)
+	}
+	if _, err := f.Stat(t.Context(), certKey("a.key"), muxcore.Conditions{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the key is there still: %v", err)
+	}
+}
+
+func TestADeleteTakesWhatCanBeListed(t *testing.T) {
+	f := scripted(t, "half-listed")
+	s := newCertStorage(t, "storage_mux sticky_by_key {\n name half\n on_miss next\n journal off\n backend f scripted half-listed\n backend m memory\n}")
+	for i := range 16 {
+		if err := s.Store(t.Context(), fmt.Sprintf("a/%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.From(muxcore.OpList, 1, storetest.Fail(&muxcore.Error{Code: muxcore.CodeUnavailable}))
+	if err := s.Delete(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), `backend "f" could not be listed`) {
+		t.Errorf("Delete = %v", err)
+	}
+	f.Mend()
+	var left []string
+	for e, err := range f.List(t.Context(), muxcore.ListOptions{Prefix: muxcore.InternalPrefix}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, e.Key)
+	}
+	want := f.Keys(muxcore.OpPut)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, left); diff != "" || len(want) == 0 || len(want) == 16 {
+		t.Errorf("left in f (-want +got):\n%s", diff)
+	}
+	for e, err := range s.list(t.Context(), s.tree, muxcore.ListOptions{Prefix: muxcore.InternalPrefix}) {
+		if err == nil && !slices.Contains(want, e.Key) {
+			t.Errorf("%s is left", e.Key)
+		}
+	}
+}
