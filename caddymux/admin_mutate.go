@@ -20,21 +20,46 @@ import (
 // maxAdminBody bounds what the admin API reads of a request.
 const maxAdminBody = 1 << 20
 
-// mutation is a call that changes a tree: what is asked of which backend, or of none.
-type mutation func(r *http.Request, t *tree, backend string) error
+// mutation is a call that changes a tree.
+type mutation struct {
+	// read reads the request, whose path may name the backend that it is about: what is wrong with it, nobody else waits for.
+	read func(m *mutating) error
+
+	// do makes the change in the tree that has the backend, and knows it by that name.
+	do func(m *mutating, owner *tree, backend string) error
+
+	// wait waits for what the change takes; nil for nothing.
+	wait func(m *mutating, t *tree) error
+}
+
+// mutating is a mutation in progress.
+type mutating struct {
+	r       *http.Request
+	body    []byte
+	backend string // dotted
+	weight  int
+	timeout time.Duration
+}
 
 // mutations are the calls below /storage_mux/<tree>/, by what follows there and by method.
 var mutations = map[string]map[string]mutation{
-	"backends":              {http.MethodPost: addBackend},
-	"backends/<name>":       {http.MethodDelete: removeBackend, http.MethodPatch: patchBackend},
-	"backends/<name>/drain": {http.MethodPost: drainBackend, http.MethodDelete: undrainBackend},
+	"backends": {http.MethodPost: {readAddition, addBackend, nil}},
+	"backends/<name>": {
+		http.MethodDelete: {readNothing, removeBackend, nil},
+		http.MethodPatch:  {readPatch, patchBackend, nil},
+	},
+	"backends/<name>/drain": {
+		http.MethodPost:   {readTimeout, drainBackend, awaitDrain},
+		http.MethodDelete: {readNothing, undrainBackend, nil},
+	},
 }
 
 // mutate finds the call that the path after the tree's name means, and makes it. The answer is the tree as it is then.
 func (a *adminAPI) mutate(w http.ResponseWriter, r *http.Request, name, rest string) error {
-	shape, backend := rest, ""
+	m := &mutating{r: r}
+	shape := rest
 	if parts := strings.Split(rest, "/"); len(parts) > 1 {
-		backend, parts[1] = parts[1], "<name>"
+		m.backend, parts[1] = parts[1], "<name>"
 		shape = strings.Join(parts, "/")
 	}
 	methods, known := mutations[shape]
@@ -46,12 +71,18 @@ func (a *adminAPI) mutate(w http.ResponseWriter, r *http.Request, name, rest str
 		w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
 		return apiError(http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed here", r.Method))
 	}
-	t := activeTree(name)
+	if err := call.read(m); err != nil {
+		return apiError(http.StatusBadRequest, err)
+	}
+	t, err := changeTree(name, m.backend, func(owner *tree, backend string) error { return call.do(m, owner, backend) })
 	if t == nil {
 		return noTree(name)
 	}
 	defer t.release()
-	if err := call(r, t, backend); err != nil {
+	if err == nil && call.wait != nil {
+		err = call.wait(m, t)
+	}
+	if err != nil {
 		return apiError(mutationStatus(err), err)
 	}
 	return answerJSON(w, treeStats{t.name, t.store.Stats()})
@@ -67,8 +98,10 @@ func mutationStatus(err error) int {
 		return http.StatusConflict
 	default:
 	}
-	if errors.Is(err, muxcore.ErrBackInService) || errors.Is(err, muxcore.ErrLastBackend) || errors.Is(err, errGuarded) {
-		return http.StatusConflict
+	for _, conflict := range []error{muxcore.ErrBackInService, muxcore.ErrLastBackend, errGuarded, errReloading} {
+		if errors.Is(err, conflict) {
+			return http.StatusConflict
+		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return http.StatusGatewayTimeout
@@ -76,22 +109,30 @@ func mutationStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-// addBackend adds the backend in the body. A dotted name adds it to a nested mux.
-func addBackend(r *http.Request, t *tree, _ string) error {
-	raw, err := io.ReadAll(io.LimitReader(r.Body, maxAdminBody))
-	if err != nil {
+// readAddition reads the backend in the body. A dotted name adds it to a nested mux.
+func readAddition(m *mutating) (err error) {
+	if m.body, err = io.ReadAll(io.LimitReader(m.r.Body, maxAdminBody)); err != nil {
 		return err
 	}
 	var head struct {
 		Name string `json:"name"`
 	}
-	if err := json.Unmarshal(raw, &head); err != nil {
+	if err := json.Unmarshal(m.body, &head); err != nil {
 		return fmt.Errorf("the body must be a backend's JSON config: %w", err)
 	}
+	m.backend = head.Name
+	return nil
+}
+
+func addBackend(m *mutating, t *tree, backend string) error {
+	raw := json.RawMessage(m.body)
 	mux := ""
-	if dot := strings.LastIndexByte(head.Name, '.'); dot >= 0 {
-		mux = head.Name[:dot]
-		if raw, err = renamed(raw, head.Name[dot+1:]); err != nil {
+	if dot := strings.LastIndexByte(backend, '.'); dot >= 0 {
+		mux, backend = backend[:dot], backend[dot+1:]
+	}
+	if backend != m.backend {
+		var err error
+		if raw, err = renamed(raw, backend); err != nil {
 			return err
 		}
 	}
@@ -133,7 +174,7 @@ func renamed(raw json.RawMessage, name string) (json.RawMessage, error) {
 
 // makeMember makes a backend of its config, to become a member of the mux of that dotted name at run time; app knows the named
 // trees. Its module is cleaned up at once: the store may not depend on it (see BackendType), since it outlives the config
-// that is running now.
+// that is running now. It must be called with changing locked.
 func makeMember(raw json.RawMessage, t *tree, mux string, app *App) (*member, error) {
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
@@ -145,8 +186,8 @@ func makeMember(raw json.RawMessage, t *tree, mux string, app *App) (*member, er
 	if err != nil {
 		return nil, err
 	}
-	if one.Locks {
-		return nil, errors.New("locks: their place cannot change at run time")
+	if name := one.wantsLocks(); name != "" {
+		return nil, fmt.Errorf("backend %q: locks: their place cannot change at run time", name)
 	}
 	one.raw = raw
 	alone := &branch{members: []member{one}}
@@ -160,27 +201,45 @@ func makeMember(raw json.RawMessage, t *tree, mux string, app *App) (*member, er
 	if err := alone.openStores(); err != nil {
 		return nil, errors.Join(err, alone.leaveUsed())
 	}
-	if t.secrets.Load() > 0 {
-		if err := alone.checkSecret(); err != nil {
+	if t.keepsSecrets() {
+		if err := checkSecret(func(f func(seat)) { alone.eachSeatNow(nil, seat{}, f) }); err != nil {
 			return nil, errors.Join(err, alone.members[0].close())
 		}
 	}
 	return &alone.members[0], nil
 }
 
-func removeBackend(_ *http.Request, t *tree, backend string) error {
+// wantsLocks names what has the option locks: the backend, or one in it that is no tree of its own.
+func (one *member) wantsLocks() string {
+	switch {
+	case one.Locks:
+		return one.Name
+	case one.nested == nil:
+		return ""
+	}
+	for i := range one.nested.members {
+		if inner := one.nested.members[i].wantsLocks(); inner != "" {
+			return one.Name + "." + inner
+		}
+	}
+	return ""
+}
+
+func readNothing(*mutating) error { return nil }
+
+func removeBackend(_ *mutating, t *tree, backend string) error {
 	if err := t.checkRemoval(backend); err != nil {
 		return err
 	}
 	return t.store.Remove(backend)
 }
 
-// patchBackend sets a weight, the one thing that can be changed.
-func patchBackend(r *http.Request, t *tree, backend string) error {
+// readPatch reads a weight, the one thing that can be changed.
+func readPatch(m *mutating) error {
 	var patch struct {
 		Weight *int `json:"weight"`
 	}
-	dec := json.NewDecoder(io.LimitReader(r.Body, maxAdminBody))
+	dec := json.NewDecoder(io.LimitReader(m.r.Body, maxAdminBody))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&patch); err != nil {
 		return fmt.Errorf(`the body must be {"weight": n}: %w`, err)
@@ -188,40 +247,54 @@ func patchBackend(r *http.Request, t *tree, backend string) error {
 	if patch.Weight == nil {
 		return errors.New(`the body must be {"weight": n}`)
 	}
-	return t.store.SetWeight(backend, *patch.Weight)
+	m.weight = *patch.Weight
+	return nil
 }
 
-// drainBackend takes a backend out of service and answers when nothing is in flight on it; with a timeout that runs out
-// before, or a caller that leaves, it is back in service.
-func drainBackend(r *http.Request, t *tree, backend string) error {
-	ctx := r.Context()
-	if word := r.URL.Query().Get("timeout"); word != "" {
-		timeout, err := caddy.ParseDuration(word)
-		if err != nil || timeout <= 0 {
-			return fmt.Errorf("timeout: must be a duration such as 30s, got %q", word)
-		}
+func patchBackend(m *mutating, t *tree, backend string) error {
+	return t.store.SetWeight(backend, m.weight)
+}
+
+// readTimeout reads how long to wait for what is in flight.
+func readTimeout(m *mutating) (err error) {
+	word := m.r.URL.Query().Get("timeout")
+	if word == "" {
+		return nil
+	}
+	if m.timeout, err = caddy.ParseDuration(word); err != nil || m.timeout <= 0 {
+		return fmt.Errorf("timeout: must be a duration such as 30s, got %q", word)
+	}
+	return nil
+}
+
+func drainBackend(_ *mutating, t *tree, backend string) error { return t.store.StartDrain(backend) }
+
+// awaitDrain answers when nothing is in flight on the backend; with a timeout that runs out before, or a caller that leaves, it is
+// back in service.
+func awaitDrain(m *mutating, t *tree) error {
+	ctx := m.r.Context()
+	if m.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w: after %s", context.DeadlineExceeded, timeout.Round(time.Millisecond)))
+		ctx, cancel = context.WithTimeoutCause(ctx, m.timeout, fmt.Errorf("%w: after %s", context.DeadlineExceeded, m.timeout.Round(time.Millisecond)))
 		defer cancel()
 	}
-	err := t.store.Drain(ctx, backend)
+	err := t.store.AwaitDrain(ctx, m.backend)
 	if err != nil && ctx.Err() != nil {
-		t.undrainNext(backend) //nolint:contextcheck // trees outlive requests
+		t.undrainAll(m.backend)
 	}
 	return err
 }
 
-// undrainNext is for a drain that ran out of time: if the config was edited meanwhile, the tree in the place of t has taken
-// over the drain as well.
-func (t *tree) undrainNext(backend string) {
-	next := activeTree(t.name)
-	if next == nil {
-		return
+// undrainAll is for a drain that ran out of time: if the config was edited meanwhile, or is just now, the tree in the place of t has
+// taken over the drain as well.
+func (t *tree) undrainAll(backend string) {
+	changing.Lock()
+	defer changing.Unlock()
+	for _, other := range namesakes(t.name) {
+		if other != t && other.made.Load() {
+			_ = other.store.Undrain(backend) // it may not have the backend any more
+		}
 	}
-	if next != t {
-		_ = next.store.Undrain(backend) // it may not have the backend any more
-	}
-	next.release()
 }
 
-func undrainBackend(_ *http.Request, t *tree, backend string) error { return t.store.Undrain(backend) }
+func undrainBackend(_ *mutating, t *tree, backend string) error { return t.store.Undrain(backend) }

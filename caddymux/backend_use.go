@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -196,25 +195,6 @@ func (u *used) kept() *tree {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.tree
-}
-
-// usedAt finds the used tree in which the backend of a dotted name is, and its name in there.
-func (b *branch) usedAt(name string) (inner *tree, rest string) {
-	for name != "" {
-		var first string
-		first, name, _ = strings.Cut(name, ".")
-		one := b.member(first)
-		switch {
-		case one == nil:
-			return nil, ""
-		case one.used != nil:
-			return one.used.kept(), name
-		case one.nested == nil:
-			return nil, ""
-		}
-		b = one.nested
-	}
-	return nil, ""
 }
 
 // member is the one of that name; nil if there is none.

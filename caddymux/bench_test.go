@@ -44,8 +44,11 @@ func BenchmarkServe(b *testing.B) {
 				directive = "storage_mux file://" + b.TempDir()
 			}
 			h := provisioned(b, directive)
-			t := h.tree.acquire()
-			_, err := t.store.Put(b.Context(), "x.txt", strings.NewReader(strings.Repeat("x", size)), int64(size), muxcore.PutOptions{})
+			t, err := h.tree.acquire()
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, err = t.store.Put(b.Context(), "x.txt", strings.NewReader(strings.Repeat("x", size)), int64(size), muxcore.PutOptions{})
 			t.release()
 			if err != nil {
 				b.Fatal(err)

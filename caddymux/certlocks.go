@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -17,6 +16,9 @@ type seat struct {
 	*member
 	name     string // dotted
 	readOnly bool   // it, or what it is in
+
+	// The tree, and those on the way to the seat that it uses, with its name in each. Only of a tree as it stands.
+	in []guarded
 }
 
 // eachSeat calls f for every backend of the branch that is no mux itself, in config order.
@@ -24,7 +26,7 @@ func (b *branch) eachSeat(f func(seat)) { b.eachSeatIn("", false, f) }
 
 func (b *branch) eachSeatIn(prefix string, readOnly bool, f func(seat)) {
 	for i := range b.members {
-		s := seat{&b.members[i], prefix + b.members[i].Name, readOnly || b.members[i].ReadOnly}
+		s := seat{member: &b.members[i], name: prefix + b.members[i].Name, readOnly: readOnly || b.members[i].ReadOnly}
 		if inner := s.inner(); inner != nil {
 			inner.eachSeatIn(s.name+".", s.readOnly, f)
 		} else {
@@ -36,37 +38,41 @@ func (b *branch) eachSeatIn(prefix string, readOnly bool, f func(seat)) {
 // keepsLocks tells whether the store of the seat can have the locks of a tree.
 func (s seat) keepsLocks() bool { return !s.readOnly && muxcore.CapabilitiesOf(s.store).Locks }
 
-// treeLocks are the locks of a tree that is a certificate storage. They outlive a reload with the tree.
+// treeLocks are the locks of a tree that is a certificate storage. They outlive a reload with the tree. changing guards them.
 type treeLocks struct {
-	once   sync.Once
 	locker *locks.Locker
-	place  string // the dotted name of the backend that keeps them
-	err    error
+	place  seat // the backend that keeps them
 }
 
 var errNoLockPlace = errors.New("no backend can keep the locks of a certificate storage: at least one must be of type file, memory (for one process alone) or s3, and not read_only")
 
-// findLocks finds the place of the tree's locks.
+// findLocks finds the place of the tree's locks: the one that they had so far while it is there, else another. It must be called with
+// changing locked.
 func (t *tree) findLocks() error {
-	l := &t.locks
-	l.once.Do(func() {
-		place, ok := t.root.lockPlace()
-		if !ok {
-			l.err = errNoLockPlace
-			return
-		}
-		l.place = place.name
-		l.locker, l.err = locks.New(place.store, locks.Settings{Observe: t.tellLock})
-	})
-	if l.err != nil {
-		return fmt.Errorf("tree %q: %w", t.name, l.err)
+	if t.locks.locker != nil && t.has(t.locks.place) {
+		return nil
 	}
+	place, ok := t.lockPlace()
+	if !ok {
+		return fmt.Errorf("tree %q: %w", t.name, errNoLockPlace)
+	}
+	locker, err := locks.New(place.store, locks.Settings{Observe: func(e locks.Event) { t.tellLock(place.name, e) }})
+	if err != nil {
+		return fmt.Errorf("tree %q: %w", t.name, err)
+	}
+	t.locks = treeLocks{locker, place}
 	return nil
 }
 
-// lockPlace is the backend with the option locks, else the first that can keep them.
-func (b *branch) lockPlace() (place seat, ok bool) {
-	b.eachSeat(func(s seat) {
+// has tells whether a seat of the tree is still in it.
+func (t *tree) has(place seat) (found bool) {
+	t.eachSeatNow(func(s seat) { found = found || s.member == place.member && s.name == place.name })
+	return found
+}
+
+// lockPlace is the backend with the option locks, else the first that can keep them, of those that are there now.
+func (t *tree) lockPlace() (place seat, ok bool) {
+	t.eachSeatNow(func(s seat) {
 		if s.keepsLocks() && (!ok || s.Locks) {
 			place, ok = s, true
 		}
@@ -102,30 +108,54 @@ type guarded struct {
 // errGuarded is why a backend cannot be removed.
 var errGuarded = errors.New("the locks of the certificate storage live there")
 
-// guard keeps a backend from being removed while the door is there; where it is in a tree that this one uses, there as well.
-func (t *tree) guard(name string, d *door) {
-	t.mu.Lock()
-	if t.guards == nil {
-		t.guards = make(map[string]int)
-	}
-	t.guards[name]++
-	t.mu.Unlock()
-	d.guards = append(d.guards, guarded{t, name})
-	if inner, rest := t.root.usedAt(name); inner != nil {
-		inner.guard(rest, d)
+// guard keeps the backend from being removed until unguard, also by way of the trees that this one uses.
+func (s seat) guard() {
+	for _, g := range s.in {
+		g.t.mu.Lock()
+		if g.t.guards == nil {
+			g.t.guards = make(map[string]int)
+		}
+		g.t.guards[g.name]++
+		g.t.mu.Unlock()
 	}
 }
 
 // unguard takes back what guard did.
-func (g guarded) unguard() {
-	g.t.mu.Lock()
-	defer g.t.mu.Unlock()
-	if g.t.guards[g.name]--; g.t.guards[g.name] == 0 {
-		delete(g.t.guards, g.name)
+func (s seat) unguard() {
+	for _, g := range s.in {
+		g.t.mu.Lock()
+		if g.t.guards[g.name]--; g.t.guards[g.name] == 0 {
+			delete(g.t.guards, g.name)
+		}
+		g.t.mu.Unlock()
 	}
 }
 
-// checkRemoval tells whether a backend may be removed at run time.
+// heldLocks are the locks of a tree, which stays open and keeps their place until they are let go.
+type heldLocks struct {
+	*locks.Locker
+	t     *tree
+	place seat
+}
+
+// holdLocks finds the locks of the tree, which is acquired, and keeps both. After an error the tree is released.
+func (t *tree) holdLocks() (heldLocks, error) {
+	changing.Lock()
+	defer changing.Unlock()
+	if err := t.findLocks(); err != nil {
+		t.release()
+		return heldLocks{}, err
+	}
+	t.locks.place.guard()
+	return heldLocks{t.locks.locker, t, t.locks.place}, nil
+}
+
+func (h heldLocks) letGo() {
+	h.place.unguard()
+	h.t.release()
+}
+
+// checkRemoval tells whether a backend of the tree itself may be removed at run time.
 func (t *tree) checkRemoval(name string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,9 +175,9 @@ var lockLines = map[locks.EventKind]string{
 }
 
 // tellLock tells the log of the config that runs.
-func (t *tree) tellLock(e locks.Event) {
+func (t *tree) tellLock(place string, e locks.Event) {
 	if o := t.listener(); o != nil {
-		o.logger.Warn(lockLines[e.Kind], zap.String("tree", t.name), zap.String("lock", e.Name), zap.String("backend", t.locks.place),
+		o.logger.Warn(lockLines[e.Kind], zap.String("tree", t.name), zap.String("lock", e.Name), zap.String("backend", place),
 			zap.String("other", e.Owner), zap.Error(e.Err))
 	}
 }

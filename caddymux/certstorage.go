@@ -8,8 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
-
-	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
 func init() { caddy.RegisterModule(new(CertStorage)) }
@@ -30,8 +28,8 @@ type CertStorage struct {
 
 	door
 
-	store  *certStore
-	secret []*tree // that hold private keys for it
+	store *certStore
+	locks *seat // guarded
 }
 
 // CaddyModule returns the Caddy module information.
@@ -56,16 +54,8 @@ func (s *CertStorage) Provision(ctx caddy.Context) error {
 		return err
 	}
 	s.admitWrites()
-	if err := s.tree.findLocks(); err != nil {
+	if err := s.keepSecrets(); err != nil {
 		return err
-	}
-	s.tree.guard(s.tree.locks.place, &s.door)
-	if err := s.tree.root.checkSecret(); err != nil {
-		return err
-	}
-	s.secret = append(s.tree.root.usedTrees(), s.tree)
-	for _, t := range s.secret {
-		t.secrets.Add(1)
 	}
 	logger := ctx.Logger()
 	for _, advice := range append(root.advice(true), root.storageAdvice()...) {
@@ -75,12 +65,30 @@ func (s *CertStorage) Provision(ctx caddy.Context) error {
 	return nil
 }
 
+// keepSecrets has the tree, as it stands, keep private keys and their locks until Cleanup.
+func (s *CertStorage) keepSecrets() error {
+	changing.Lock()
+	defer changing.Unlock()
+	if err := s.tree.findLocks(); err != nil {
+		return err
+	}
+	if err := s.tree.checkSecretNow(); err != nil {
+		return fmt.Errorf("tree %q: %w", s.tree.name, err)
+	}
+	s.tree.secrets.Add(1)
+	place := s.tree.locks.place
+	place.guard()
+	s.locks = &place
+	return nil
+}
+
 // Cleanup lets go of the tree. Locks that are held keep it open.
 func (s *CertStorage) Cleanup() error {
-	for _, t := range s.secret {
-		t.secrets.Add(-1)
+	if s.locks != nil {
+		s.locks.unguard()
+		s.tree.secrets.Add(-1)
+		s.locks = nil
 	}
-	s.secret = nil
 	return s.leave()
 }
 
@@ -119,17 +127,6 @@ func appIfAny(ctx caddy.Context) (*App, error) {
 		return nil, err
 	}
 	return app.(*App), nil
-}
-
-// checkSecret tells whether the tree may hold private keys: not where a backend that is written to has a public network in
-// front of it.
-func (b *branch) checkSecret() (err error) {
-	b.eachSeat(func(s seat) {
-		if can := muxcore.CapabilitiesOf(s.store); !s.readOnly && (can.Public || can.Purge) {
-			err = fmt.Errorf("backend %q: the content delivery network in front of it would serve private keys to anyone", s.name)
-		}
-	})
-	return err
 }
 
 // storageAdvice lists what is allowed in a certificate storage, and yet hardly meant.

@@ -338,7 +338,7 @@ func TestLocksLiveOnOneBackend(t *testing.T) {
 			f := scripted(t, script)
 			f.SetCapabilities(muxcore.Capabilities{Write: true, List: true, ConditionalWrite: true, Metadata: true, Range: true})
 			s := newCertStorage(t, strings.ReplaceAll(test.option, "{{script}}", script))
-			if got := s.tree.locks.place; got != test.want {
+			if got := s.tree.locks.place.name; got != test.want {
 				t.Errorf("locks live on %q, want %q", got, test.want)
 			}
 			if err := s.tree.checkRemoval(test.want); err == nil {

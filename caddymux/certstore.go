@@ -21,15 +21,15 @@ import (
 // certStore is a tree as certmagic's storage.
 type certStore struct {
 	tree   *tree
-	hold   func() *tree // keeps it open until release is called; nil if it cannot
+	hold   func() (*tree, error) // keeps it open until release is called
 	logger *zap.Logger
 
 	mu   sync.Mutex
-	held map[string][]*tree // kept open by locks, by the name of the lock
+	held map[string][]heldLocks // by the name of the lock, the oldest first
 }
 
 func newCertStore(t *tree, logger *zap.Logger) *certStore {
-	return &certStore{tree: t, hold: t.acquire, logger: logger, held: make(map[string][]*tree)}
+	return &certStore{tree: t, hold: t.acquire, logger: logger, held: make(map[string][]heldLocks)}
 }
 
 // String names the storage in logs, which would else show all that it consists of.
@@ -40,10 +40,11 @@ var errUnloaded = errors.New("storage_mux: the config of this storage was unload
 
 // open keeps the tree open until release is called on it.
 func (s *certStore) open() (*tree, error) {
-	if t := s.hold(); t != nil {
-		return t, nil
+	t, err := s.hold()
+	if errors.Is(err, errClosed) {
+		return nil, errUnloaded
 	}
-	return nil, errUnloaded
+	return t, err
 }
 
 // Store implements certmagic.Storage.
@@ -243,34 +244,34 @@ func (s *certStore) list(ctx context.Context, t *tree, opts muxcore.ListOptions)
 	}
 }
 
-// Lock implements certmagic.Locker. The tree stays open until the lock is given back.
+// Lock implements certmagic.Locker. The tree stays open, and the backend with the locks in it, until the lock is given back.
 func (s *certStore) Lock(ctx context.Context, name string) error {
-	_, err := s.lock(name, func(t *tree) (bool, error) { return true, t.locks.locker.Lock(ctx, name) })
+	_, err := s.lock(name, func(l heldLocks) (bool, error) { return true, l.Lock(ctx, name) })
 	return err
 }
 
 // TryLock implements certmagic.TryLocker.
 func (s *certStore) TryLock(ctx context.Context, name string) (bool, error) {
-	return s.lock(name, func(t *tree) (bool, error) { return t.locks.locker.TryLock(ctx, name) })
+	return s.lock(name, func(l heldLocks) (bool, error) { return l.TryLock(ctx, name) })
 }
 
-func (s *certStore) lock(name string, take func(*tree) (bool, error)) (bool, error) {
+func (s *certStore) lock(name string, take func(heldLocks) (bool, error)) (bool, error) {
 	t, err := s.open()
 	if err != nil {
 		return false, err
 	}
-	if err := t.findLocks(); err != nil { // of a newer tree, perhaps
-		t.release()
+	l, err := t.holdLocks() // of a newer tree, perhaps
+	if err != nil {
 		return false, err
 	}
-	ok, err := take(t)
+	ok, err := take(l)
 	if !ok || err != nil {
-		t.release()
+		l.letGo()
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[name] = append(s.held[name], t)
+	s.held[name] = append(s.held[name], l)
 	return true, nil
 }
 
@@ -282,13 +283,13 @@ func (s *certStore) Unlock(ctx context.Context, name string) error {
 		s.mu.Unlock()
 		return fmt.Errorf("unlocking %q: this lock is not held", name)
 	}
-	t := all[0]
+	l := all[0]
 	if s.held[name] = all[1:]; len(all) == 1 {
 		delete(s.held, name)
 	}
 	s.mu.Unlock()
-	defer t.release()
-	return t.locks.locker.Unlock(ctx, name)
+	defer l.letGo()
+	return l.Unlock(ctx, name)
 }
 
 // RenewLockLease implements certmagic.LockLeaseRenewer. Locks are refreshed for as long as this process lives, whatever time
@@ -300,7 +301,7 @@ func (s *certStore) RenewLockLease(ctx context.Context, name string, _ time.Dura
 	if len(all) == 0 {
 		return fmt.Errorf("renewing %q: this lock is not held", name)
 	}
-	return all[0].locks.locker.Renew(ctx, name)
+	return all[0].Renew(ctx, name)
 }
 
 // Interface guards.

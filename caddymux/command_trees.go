@@ -195,9 +195,8 @@ func (all *commandTrees) prepare(t *tree, act bool) error {
 	for _, one := range trees {
 		one.alone.Store(true)
 	}
-	opened := t.acquire()
-	if opened == nil {
-		return fmt.Errorf("tree %q cannot be opened: %w", t.name, t.openErr)
+	if _, err := t.acquire(); err != nil {
+		return err
 	}
 	if !act {
 		return nil

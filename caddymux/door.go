@@ -16,7 +16,6 @@ type door struct {
 	left bool
 
 	writable bool // counts among the tree's doors
-	guards   []guarded
 }
 
 // admitWrites has the tree know that there is a writable door, as long as this one is there.
@@ -84,9 +83,6 @@ func (d *door) leave() error {
 	d.left = true // the tree stays known: a late request finds its successor by it
 	if d.writable {
 		d.tree.doors.Add(-1)
-	}
-	for _, g := range d.guards {
-		g.unguard()
 	}
 	if d.view != nil {
 		d.tree.unwatch(d.view)

@@ -56,9 +56,12 @@ func (f *FileSystem) Provision(ctx caddy.Context) error {
 
 // hold keeps the tree open for a file.
 func (f *FileSystem) hold() (muxcore.Store, func(), error) {
-	t := f.tree.acquire()
-	if t == nil {
-		return nil, nil, caddyhttp.Error(http.StatusServiceUnavailable, errors.New("the config of this file system was unloaded"))
+	t, err := f.tree.acquire()
+	if errors.Is(err, errClosed) {
+		err = errors.New("the config of this file system was unloaded")
+	}
+	if err != nil {
+		return nil, nil, caddyhttp.Error(http.StatusServiceUnavailable, err)
 	}
 	return t.store, t.release, nil
 }

@@ -151,9 +151,9 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP answers a request from the tree.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	t := h.tree.acquire() //nolint:contextcheck // a tree outlives the request that opens it
-	if t == nil {
-		return errReloaded(w)
+	t, err := h.tree.acquire() //nolint:contextcheck // a tree outlives the request that opens it
+	if err != nil {
+		return errNoTree(w, err)
 	}
 	held := true
 	defer func() {
@@ -164,7 +164,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	x := &exchange{h: h, t: t, w: w, r: r, method: r.Method}
 	x.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	x.begin()
-	err := x.serve()       //nolint:contextcheck // an exchange is one request, and has its context
+	err = x.serve()        //nolint:contextcheck // an exchange is one request, and has its context
 	if err == errMissing { //nolint:errorlint // never wrapped
 		held = false
 		t.release() // what comes next may last for hours

@@ -131,8 +131,12 @@ func (x *exchange) notAllowed(allow string) error {
 	return x.refuse(http.StatusMethodNotAllowed, "method not allowed")
 }
 
-// errReloaded is for the rare request that reaches the handler after its config is gone and nothing took its place.
-func errReloaded(w http.ResponseWriter) error {
+// errNoTree is for a request that finds no tree: the rare one that reaches the handler after its config is gone and nothing took its
+// place, and those to a tree that cannot be opened, which says why.
+func errNoTree(w http.ResponseWriter, err error) error {
 	w.Header().Set("Retry-After", "1")
-	return caddyhttp.Error(http.StatusServiceUnavailable, errors.New("the config of this handler was unloaded"))
+	if errors.Is(err, errClosed) {
+		err = errors.New("the config of this handler was unloaded")
+	}
+	return caddyhttp.Error(http.StatusServiceUnavailable, err)
 }

@@ -31,6 +31,9 @@ func (t *tree) takeOver() *legacy {
 		return t.recall()
 	}
 	defer old.release()
+	changing.Lock()
+	defer changing.Unlock()
+	t.tookOver = true
 	l := t.root.inherit(t, old.root, old.store.State())
 	t.root.eachKept(l, func(mux *branch, one *member) { t.counters.share(&old.counters, backendID{mux.name, one.Name}) })
 	return l
@@ -95,10 +98,16 @@ func (l *legacy) inheritInner(t *tree, one, made *member, state *muxcore.State) 
 func (b *branch) inheritList(t *tree, l *legacy, was *branch, removed []string, added []muxcore.BackendState) {
 	states := len(l.state.Backends)
 	for _, name := range removed {
-		if one, made := b.member(name), was.member(name); one.equal(made) && t.checkRemoval(b.dotted(name)) == nil {
-			l.removed = append(l.removed, one)
-			l.state.Removed = append(l.state.Removed, name)
+		one, made := b.member(name), was.member(name)
+		if !one.equal(made) {
+			continue
 		}
+		if err := t.checkRemoval(b.dotted(name)); err != nil {
+			t.warn("a backend that was removed at run time is back", b, name, err)
+			continue
+		}
+		l.removed = append(l.removed, one)
+		l.state.Removed = append(l.state.Removed, name)
 	}
 	for _, s := range added {
 		if b.member(s.Name) != nil && !slices.Contains(l.state.Removed, s.Name) {

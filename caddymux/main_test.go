@@ -222,6 +222,11 @@ func (c *client) expect(status int, method, target, body string, fields ...strin
 // provisioned makes a handler of a Caddyfile directive, with a tree that is open, outside any server.
 func provisioned(t testing.TB, directive string) *Handler {
 	t.Helper()
+	return provisionedIn(t, testContext(t), directive)
+}
+
+func provisionedIn(t testing.TB, ctx caddy.Context, directive string) *Handler {
+	t.Helper()
 	h := new(Handler)
 	if err := h.UnmarshalCaddyfile(caddyfile.NewTestDispenser(directive)); err != nil {
 		t.Fatal(err)
@@ -230,7 +235,7 @@ func provisioned(t testing.TB, directive string) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := testContext(t).LoadModuleByID("http.handlers.storage_mux", config)
+	loaded, err := ctx.LoadModuleByID("http.handlers.storage_mux", config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,10 @@ type oracle struct {
 func newOracle(t testing.TB, body string) *oracle {
 	t.Helper()
 	h := provisioned(t, "storage_mux memory:")
-	tr := h.tree.acquire()
+	tr, err := h.tree.acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(tr.release)
 	put, err := tr.store.Put(t.Context(), "x.txt", strings.NewReader(body), int64(len(body)), muxcore.PutOptions{
 		ModTime: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),

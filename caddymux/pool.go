@@ -35,9 +35,13 @@ type tree struct {
 	alone atomic.Bool // of a command: it goes on with nothing, and leaves nothing behind
 	locks treeLocks
 
+	born     uint64 // trees count up
+	tookOver bool   // from the tree before; guarded by changing
+
 	opened  sync.Once
 	openErr error
-	spare   []*member // out of the mux, since they were removed at run time from the one before
+	made    atomic.Bool // store is there
+	spare   []*member   // out of the mux, since they were removed at run time from the one before
 	keeper  keeper
 	users   atomic.Int64 // configs together are one, each request is one; closed at 0
 
@@ -56,7 +60,7 @@ var errClosed = errors.New("tree is closed")
 
 // newTree makes the stores of a tree and checks that a mux can be made of them.
 func newTree(root *branch) (*tree, error) {
-	t := &tree{name: root.name, root: root, keeper: newKeeper(), done: make(chan struct{})}
+	t := &tree{name: root.name, root: root, born: births.Add(1), keeper: newKeeper(), done: make(chan struct{})}
 	if err := root.openStores(); err != nil {
 		return nil, err
 	}
@@ -74,22 +78,27 @@ func newTree(root *branch) (*tree, error) {
 // open makes the mux, and with it starts its health checks. That is not done while a config is provisioned, as that
 // happens for `caddy validate` as well.
 func (t *tree) open() error {
-	t.opened.Do(func() { t.store, t.openErr = t.root.build(t, t.takeOver()) })
+	t.opened.Do(func() {
+		t.store, t.openErr = t.root.build(t, t.takeOver())
+		t.made.Store(t.openErr == nil)
+		changing.count.Add(1)
+	})
 	return t.openErr
 }
 
-// acquire keeps the tree open until release. It is nil when the config is gone and nothing has taken its place.
-func (t *tree) acquire() *tree {
+// acquire keeps the tree open until release, or the one that has taken its place. The error is errClosed when the config is gone and
+// nothing has taken its place.
+func (t *tree) acquire() (*tree, error) {
 	if !t.enter() {
 		if t = newest(t.name); t == nil {
-			return nil
+			return nil, errClosed
 		}
 	}
-	if t.open() != nil {
+	if err := t.open(); err != nil {
 		t.release()
-		return nil
+		return nil, fmt.Errorf("tree %q: %w", t.name, err)
 	}
-	return t
+	return t, nil
 }
 
 // peek is acquire for those who only look at a tree that is at work already. It never falls back to another one.

@@ -2,6 +2,7 @@ package caddymux
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -137,8 +138,8 @@ func TestATreeClosesOnceWithItsLastUser(t *testing.T) {
 	h := provisioned(t, "storage_mux memory:")
 	one := h.tree
 	root := one.root
-	if one.acquire() != one {
-		t.Fatal("not acquired")
+	if got, err := one.acquire(); got != one {
+		t.Fatalf("not acquired: %v", err)
 	}
 	if err := h.Cleanup(); err != nil {
 		t.Fatal(err)
@@ -151,17 +152,17 @@ func TestATreeClosesOnceWithItsLastUser(t *testing.T) {
 	}
 	one.release()
 	<-one.done
-	if one.acquire() != nil {
-		t.Error("a closed tree was acquired")
+	if _, err := one.acquire(); !errors.Is(err, errClosed) {
+		t.Errorf("a closed tree was acquired, or %v", err)
 	}
 	// A request that is late finds what has taken the tree's place.
 	next := provisioned(t, "storage_mux memory: {\n timeout 3s\n}")
 	if next.tree.root == root {
 		t.Fatal("the old tree is still in the pool")
 	}
-	got := one.acquire()
+	got, err := one.acquire()
 	if got != next.tree {
-		t.Fatalf("a late request got %v, want the newer tree", got)
+		t.Fatalf("a late request got %v, %v, want the newer tree", got, err)
 	}
 	got.release()
 }

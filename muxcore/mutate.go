@@ -103,6 +103,14 @@ func (m *Mux) SetWeight(name string, weight int) error {
 // Drain takes a backend out of service and returns when nothing is in flight on it. It stays listed, down, and nothing
 // but [Mux.Undrain] puts it back. If ctx ends first, the backend is back in service, and the error is that of ctx.
 func (m *Mux) Drain(ctx context.Context, name string) error {
+	if err := m.StartDrain(name); err != nil {
+		return err
+	}
+	return m.AwaitDrain(ctx, name)
+}
+
+// StartDrain takes a backend out of service, and leaves it to [Mux.AwaitDrain] to wait for what is in flight on it.
+func (m *Mux) StartDrain(name string) error {
 	m, name, err := m.owner(name)
 	if err != nil {
 		return err
@@ -114,6 +122,19 @@ func (m *Mux) Drain(ctx context.Context, name string) error {
 	if b.drain.move(inService, draining) {
 		m.refresh()
 		m.emit(Event{Kind: EventDrainStarted, Name: name, InFlight: int(b.drain.inFlight.Load())})
+	}
+	return nil
+}
+
+// AwaitDrain is the second half of [Mux.Drain]. If the backend was put back in service, the error is [ErrBackInService].
+func (m *Mux) AwaitDrain(ctx context.Context, name string) error {
+	m, name, err := m.owner(name)
+	if err != nil {
+		return err
+	}
+	b, err := m.byName(name)
+	if err != nil {
+		return err
 	}
 	started := m.set.Now()
 	if err := b.drain.wait(ctx); err != nil {
