@@ -21,6 +21,7 @@ type lease struct {
 	is    record
 	etag  string
 	lost  bool
+	ended bool
 	until time.Time // before which nobody can hold it for stale
 }
 
@@ -47,13 +48,17 @@ func (le *lease) begin() {
 	le.refreshing.Go(func() { le.keep(ctx) })
 }
 
-// keep refreshes the lock until ctx ends or it is lost.
+// keep refreshes the lock until ctx ends or it is lost. After a refresh that failed it tries again soon: there is time for it.
 func (le *lease) keep(ctx context.Context) {
+	pause := le.l.set.Refresh
 	for told := false; ; {
-		if le.l.pause(ctx, le.l.set.Refresh, nil) != nil {
+		if le.l.pause(ctx, pause, nil) != nil {
 			return
 		}
 		err := le.renew(ctx)
+		if pause = le.l.set.Refresh; err != nil {
+			pause = min(pause, le.l.set.Poll)
+		}
 		switch {
 		case err == nil:
 			told = false
@@ -81,8 +86,11 @@ func (le *lease) renew(ctx context.Context) error {
 		return err
 	}
 	defer le.leave()
-	if le.lost {
+	switch {
+	case le.lost:
 		return ErrLost
+	case le.ended: // while this one waited for its turn
+		return ErrNotHeld
 	}
 	for tries := 0; ; tries++ {
 		next := le.is
@@ -93,10 +101,10 @@ func (le *lease) renew(ctx context.Context) error {
 			if err = le.recover(ctx, tries); err == nil && le.is.Sequence < next.Sequence {
 				continue
 			}
+			if gone, ok := errors.AsType[goneError](err); ok {
+				err = le.lose(gone.owner)
+			}
 			etag = le.etag // of this very write, if it is there
-		}
-		if errors.Is(err, errGone) {
-			err = le.lose("")
 		}
 		if err != nil {
 			return err
@@ -106,23 +114,28 @@ func (le *lease) renew(ctx context.Context) error {
 	}
 }
 
-// errGone says that there is no record where there should be one.
-var errGone = errors.New("somebody has removed the lock")
+// goneError says that there is no record of ours where there should be one.
+type goneError struct {
+	taken bool   // by somebody else
+	owner string // where known
+}
+
+func (goneError) Error() string { return "the lock is gone" }
 
 // recover looks at what is there instead of the record that we know of. If it is ours, then a write of ours went through of
-// which we did not hear; else the lock is lost, or gone.
+// which we did not hear; else the error is a goneError.
 func (le *lease) recover(ctx context.Context, tries int) error {
 	now, err := le.l.look(ctx, le.key)
 	switch {
 	case err != nil:
 		return err
-	case now == nil:
-		return errGone
+	case now == nil, now.Token == le.is.Token && now.Free:
+		return goneError{}
 	case now.Token == le.is.Token && tries < maxTries:
 		le.is, le.etag = now.record, now.etag
 		return nil
 	}
-	return le.lose(now.Owner)
+	return goneError{true, now.Owner}
 }
 
 // lose tells that the lock is lost, to its owner by now.
@@ -140,13 +153,15 @@ func (le *lease) end(ctx context.Context) error {
 	}
 	defer le.leave()
 	le.refreshing.Wait() // it cannot be in the turn any more, nor enter it
+	le.ended = true
 	if le.lost {
 		return nil
 	}
 	var err error
-	for range maxTries {
-		if err = le.remove(ctx); err == nil || errors.Is(err, ErrLost) || errors.Is(err, errGone) {
-			return nil // where it is gone, a delete of ours may have been sent twice
+	for sent := range maxTries {
+		err = le.remove(ctx, sent > 0)
+		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, goneError{}) {
+			return nil
 		}
 		if !passing(ctx, err) || le.l.pause(ctx, le.l.set.Poll, nil) != nil {
 			break
@@ -159,14 +174,21 @@ func (le *lease) end(ctx context.Context) error {
 // not know of.
 const maxTries = 3
 
-// remove takes the record away, if it is still ours. It must be called in the turn.
-func (le *lease) remove(ctx context.Context) error {
+// remove takes the record away, if it is still ours. again says that this was tried before, and may have been done although we were
+// told that it failed: then it is no loss if others have the lock. It must be called in the turn.
+func (le *lease) remove(ctx context.Context, again bool) error {
 	for tries := 0; ; tries++ {
-		err := le.l.drop(ctx, le.key, le.etag)
+		err := le.l.drop(ctx, le.key, le.is.Token, le.etag)
 		if err == nil || !refused(err) {
 			return err
 		}
-		if err := le.recover(ctx, tries); err != nil {
+		err = le.recover(ctx, tries)
+		if gone, ok := errors.AsType[goneError](err); ok && gone.taken && !again {
+			return le.lose(gone.owner)
+		} else if ok {
+			return goneError{}
+		}
+		if err != nil {
 			return err
 		}
 	}

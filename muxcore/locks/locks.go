@@ -23,7 +23,7 @@ type Settings struct {
 	// Poll is the longest pause between looks at a lock that somebody else holds. Default: 1s.
 	Poll time.Duration
 
-	// Timeout of each call to the store. Default: 10s, at most half of TTL.
+	// Timeout of each call to the store. Default: a quarter of TTL, so that a refresh that hangs leaves time for others; at most 10s.
 	Timeout time.Duration
 
 	// Owner says to people whose locks these are. Default: the host's name and the process's number.
@@ -109,7 +109,7 @@ func (s *Settings) fillIn() {
 		{&s.TTL, func() time.Duration { return 20 * time.Second }},
 		{&s.Refresh, func() time.Duration { return s.TTL / 4 }},
 		{&s.Poll, func() time.Duration { return time.Second }},
-		{&s.Timeout, func() time.Duration { return min(10*time.Second, s.TTL/2) }},
+		{&s.Timeout, func() time.Duration { return min(10*time.Second, s.TTL/4) }},
 	} {
 		if *field.d == 0 {
 			*field.d = field.initial()
@@ -132,7 +132,7 @@ func (s *Settings) fillIn() {
 
 // Lock takes the lock of that name, and waits for it until ctx ends.
 func (l *Locker) Lock(ctx context.Context, name string) error {
-	var trouble time.Time // since when the store fails, while we wait
+	var giveUp time.Time // on a store that fails while we wait
 	for pause := l.set.Poll / 16; ; pause = min(2*pause, l.set.Poll) {
 		freed := l.freed(name)
 		held, err := l.attempt(ctx, name)
@@ -142,8 +142,8 @@ func (l *Locker) Lock(ctx context.Context, name string) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil:
-			trouble = l.set.Now().Add(l.set.TTL)
-		case !passing(ctx, err) || !l.set.Now().Before(trouble):
+			giveUp = l.set.Now().Add(l.set.TTL)
+		case !passing(ctx, err) || !l.set.Now().Before(giveUp):
 			return err
 		}
 		if err := l.pause(ctx, pause, freed); err != nil {

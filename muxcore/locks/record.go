@@ -89,7 +89,7 @@ func (le *lease) claim(ctx context.Context, cond muxcore.Conditions) (bool, erro
 		etag, err = now.etag, nil
 	}
 	if err != nil {
-		_ = le.l.drop(context.WithoutCancel(ctx), le.key, le.is.etag()) // it may be there all the same
+		_ = le.l.drop(context.WithoutCancel(ctx), le.key, le.is.Token, le.is.etag()) // it may be there all the same
 		return false, err
 	}
 	le.etag, le.until = etag, began.Add(le.is.TTL)
@@ -175,14 +175,14 @@ func (l *Locker) put(ctx context.Context, key string, r record, cond muxcore.Con
 	})
 }
 
-// drop removes the record that has this ETag. Where deletes know no conditions, it is marked as free instead: between a look and
-// a delete somebody else could take it.
-func (l *Locker) drop(ctx context.Context, key, etag string) error {
+// drop removes the record that has this token and ETag. Where deletes know no conditions, it is marked as free instead: between a look
+// and a delete somebody else could take it.
+func (l *Locker) drop(ctx context.Context, key, token, etag string) error {
 	cond := muxcore.Conditions{IfMatch: etag}
 	if l.trial.deletes.Load() {
 		return l.remove(ctx, key, cond)
 	}
-	_, err := l.put(ctx, key, record{Token: newToken(), Free: true}, cond)
+	_, err := l.put(ctx, key, record{Token: token, Free: true}, cond)
 	return err
 }
 

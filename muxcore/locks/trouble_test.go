@@ -290,3 +290,116 @@ func TestALockThatSomebodyRemovesIsLost(t *testing.T) {
 		unlock(t, l, "x")
 	})
 }
+
+// One refresh that hangs takes a part of the lock's time, and not so much that somebody else finds the lock unchanged for all of it.
+func TestARefreshThatHangsLosesNoLock(t *testing.T) {
+	for name, set := range map[string]locks.Settings{
+		"by default":       {},
+		"seldom refreshed": {Refresh: ttl / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory(t)
+				var n atomic.Int32
+				mine := &rigged{Store: s, put: func(ctx context.Context, s muxcore.Store, key string, body io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
+					if strings.HasSuffix(key, "x.lock") && n.Add(1)%2 == 0 { // every other one
+						<-ctx.Done()
+						return muxcore.PutResult{}, ctx.Err()
+					}
+					return s.Put(ctx, key, body, size, opts)
+				}}
+				var told teller
+				set.Observe, set.Float64 = told.observe, func() float64 { return 0.999 } // the longest pauses
+				a, b := newLocker(t, mine, set), newLocker(t, s, locks.Settings{})
+				lock(t, a, "x")
+				for range 10 * ttl / time.Second {
+					tryLock(t, b, "x", false)
+					time.Sleep(time.Second)
+				}
+				unlock(t, a, "x")
+				if told.kinds() != "" || n.Load() < 10 {
+					t.Errorf("told %q after %d writes", told.kinds(), n.Load())
+				}
+			})
+		})
+	}
+}
+
+// Where a lock is given back by a write whose answer is lost, somebody else may have it by the next try. That is no loss.
+func TestALockThatIsGivenBackUnheardIsNotLost(t *testing.T) {
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			for what, next := range map[string]func(t *testing.T, b *locks.Locker){
+				"nobody wants it":     func(*testing.T, *locks.Locker) {},
+				"somebody has it":     func(t *testing.T, b *locks.Locker) { lock(t, b, "x") },
+				"somebody has had it": func(t *testing.T, b *locks.Locker) { lock(t, b, "x"); unlock(t, b, "x") },
+			} {
+				t.Run(what, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := kind(t)
+						b := newLocker(t, s, locks.Settings{})
+						unheard := false
+						deaf := func(key string, ended bool) error {
+							if unheard && ended && strings.HasSuffix(key, "x.lock") {
+								unheard = false
+								next(t, b)
+								return errBroken
+							}
+							return nil
+						}
+						mine := &rigged{Store: s, put: func(ctx context.Context, s muxcore.Store, key string, body io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
+							result, err := s.Put(ctx, key, body, size, opts)
+							return result, errors.Join(err, deaf(key, err == nil))
+						}, remove: func(ctx context.Context, s muxcore.Store, key string, opts muxcore.DeleteOptions) (muxcore.DeleteResult, error) {
+							result, err := s.Delete(ctx, key, opts)
+							return result, errors.Join(err, deaf(key, err == nil))
+						}}
+						var told teller
+						a := newLocker(t, mine, locks.Settings{Observe: told.observe})
+						lock(t, a, "x")
+						unheard = true
+						unlock(t, a, "x")
+						if told.kinds() != "" || unheard {
+							t.Errorf("told %q", told.kinds())
+						}
+						tryLock(t, b, "x", what != "somebody has it")
+						unlock(t, b, "x")
+						if err := muxcore.Close(s); err != nil {
+							t.Error(err)
+						}
+					})
+				})
+			}
+		})
+	}
+}
+
+// A refresh on request that waits for a lock to be given back has nothing to refresh any more.
+func TestALockThatIsGivenBackMeanwhileIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told teller
+		gate := make(chan struct{})
+		mine := &rigged{Store: memory(t), remove: func(ctx context.Context, s muxcore.Store, key string, opts muxcore.DeleteOptions) (muxcore.DeleteResult, error) {
+			if strings.HasSuffix(key, "x.lock") {
+				<-gate
+			}
+			return s.Delete(ctx, key, opts)
+		}}
+		l := newLocker(t, mine, locks.Settings{Observe: told.observe})
+		lock(t, l, "x")
+		renewed := make(chan error, 1)
+		renew := l.Renewal("x")
+		go func() {
+			if err := l.Unlock(t.Context(), "x"); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		go func() { renewed <- renew(t.Context()) }()
+		synctest.Wait()
+		close(gate)
+		if err := <-renewed; !errors.Is(err, locks.ErrNotHeld) || told.kinds() != "" {
+			t.Errorf("Renew = %v, told %q", err, told.kinds())
+		}
+	})
+}
