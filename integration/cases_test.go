@@ -57,7 +57,27 @@ func TestEveryCaseHasItsTests(t *testing.T) {
 	}
 }
 
+// The tests that SECURITY.md names exist.
+func TestEveryPromiseOfSecurityHasItsTests(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := testName.FindAllString(string(text), -1)
+	if len(named) < 30 {
+		t.Errorf("%d tests are named, want those of each promise", len(named))
+	}
+	existing := allTests(t)
+	for _, name := range named {
+		if !existing[name] {
+			t.Errorf("SECURITY.md names %s, which does not exist", name)
+		}
+	}
+}
+
 var (
+	testName = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
 	rowName  = regexp.MustCompile(`^TestCase(\d+)((?:And\d+)*)(?:To(\d+))?`)
 	rowParts = regexp.MustCompile(`\d+`)
 )
@@ -93,7 +113,7 @@ func allTests(t *testing.T) map[string]bool {
 			return fmt.Errorf("parsing: %w", err)
 		}
 		for _, decl := range file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && testName.MatchString(f.Name.Name) {
 				names[f.Name.Name] = true
 			}
 		}
