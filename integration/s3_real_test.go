@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/internal/bunnyfake"
 	"github.com/suaveplan/caddy-storage-mux/internal/swiftfake"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/locks"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
@@ -34,6 +36,7 @@ func TestTheRealS3(t *testing.T) {
 	t.Run("Caddy is killed in mid-upload", func(t *testing.T) { realS3Kill(t, s) })
 	t.Run("a shield of S3, Swift, Bunny and a disk", func(t *testing.T) { realShield(t, s) })
 	t.Run("a list of many pages", func(t *testing.T) { realS3Pages(t, s) })
+	t.Run("locks", func(t *testing.T) { realS3Locks(t, s) })
 	t.Run("conformance", func(t *testing.T) { realS3Suite(t, s) })
 	t.Run("conformance as others see it", func(t *testing.T) {
 		gocdk.Run(t, func(tb testing.TB) muxcore.Store { return s3Store(tb, s, s.Bucket(tb)) })
@@ -283,5 +286,64 @@ func realShield(t *testing.T, s *s3d.Server) {
 				t.Errorf("%s from %s is %q, from s3 %q", name, from, got, want)
 			}
 		}
+	}
+}
+
+// realS3Locks has clients of a bucket, each with its own connections, take turns, and removes a lock from under its holder.
+func realS3Locks(t *testing.T, s *s3d.Server) {
+	box := s.Bucket(t)
+	lost := make(chan locks.Event, 16)
+	open := func() *locks.Locker {
+		l, err := locks.New(s3Store(t, s, box), locks.Settings{Poll: 20 * time.Millisecond, Refresh: 20 * time.Millisecond, Observe: func(e locks.Event) { lost <- e }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const clients, turns = 3, 4
+	var inside, taken atomic.Int32
+	var all sync.WaitGroup
+	for range clients {
+		l := open()
+		all.Go(func() {
+			for range turns {
+				if err := l.Lock(t.Context(), "x"); err != nil {
+					t.Errorf("Lock = %v", err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two hold the lock")
+				}
+				taken.Add(1)
+				inside.Add(-1)
+				if err := l.Unlock(t.Context(), "x"); err != nil {
+					t.Errorf("Unlock = %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if taken.Load() != clients*turns {
+		t.Errorf("the lock was taken %d times, want %d", taken.Load(), clients*turns)
+	}
+
+	l := open()
+	if err := l.Lock(t.Context(), "y"); err != nil {
+		t.Fatalf("Lock = %v", err)
+	}
+	store := s3Store(t, s, box)
+	for e, err := range store.List(t.Context(), muxcore.ListOptions{Prefix: muxcore.LockPrefix}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Delete(t.Context(), e.Key, muxcore.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := <-lost; e.Kind != locks.EventLost || e.Name != "y" {
+		t.Errorf("told %+v, want that y is lost", e)
+	}
+	if err := l.Renew(t.Context(), "y"); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v, want %v", err, locks.ErrLost)
 	}
 }

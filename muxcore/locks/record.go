@@ -1,13 +1,13 @@
 package locks
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -20,6 +20,10 @@ const (
 
 	// maxTTL bounds what a record may ask for: a damaged one must not block a lock for ever.
 	maxTTL = time.Hour
+
+	// maxConflicts is how often a record is written, all told, to a store that says its place is taken by a folder or below
+	// an object.
+	maxConflicts = 5
 )
 
 // record is what a lock's object says.
@@ -161,18 +165,24 @@ func (l *Locker) look(ctx context.Context, key string) (*found, error) {
 	return now, err
 }
 
-// put writes a record on conditions, and gives its ETag in the store.
+// put writes a record on conditions, and gives its ETag in the store. Some stores remove a folder with its last object, and take
+// it for a conflict if somebody else writes there at that moment: that is a race which was lost, unless it goes on.
 func (l *Locker) put(ctx context.Context, key string, r record, cond muxcore.Conditions) (etag string, err error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return "", err
 	}
-	return call(ctx, l, func(ctx context.Context) (string, error) {
-		opts := muxcore.PutOptions{ETag: r.etag(), Conditions: cond}
-		opts.ContentType = "application/json"
-		result, err := l.store.Put(ctx, key, strings.NewReader(string(text)), int64(len(text)), opts)
-		return result.ETag, err
-	})
+	opts := muxcore.PutOptions{ETag: r.etag(), Conditions: cond}
+	opts.ContentType = "application/json"
+	for tries := 1; ; tries++ {
+		etag, err = call(ctx, l, func(ctx context.Context) (string, error) {
+			result, err := l.store.Put(ctx, key, bytes.NewReader(text), int64(len(text)), opts)
+			return result.ETag, err
+		})
+		if !errors.Is(err, muxcore.ErrKeyConflict) || tries == maxConflicts || l.pause(ctx, l.set.Poll/16, nil) != nil {
+			return etag, err
+		}
+	}
 }
 
 // drop removes the record that has this token and ETag. Where deletes know no conditions, it is marked as free instead: between a look

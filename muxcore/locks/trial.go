@@ -11,7 +11,8 @@ import (
 
 // trial is whether the store was seen to honour conditions.
 type trial struct {
-	turn    chan struct{} // a place for whoever tries it
+	turn    chan struct{} // a place for whoever tries it, and guards left
+	left    string        // the key of a trial that could not be removed
 	passed  atomic.Bool
 	deletes atomic.Bool // conditions of deletes as well
 }
@@ -31,13 +32,29 @@ func (l *Locker) try(ctx context.Context) error {
 	if l.trial.passed.Load() {
 		return nil
 	}
+	if l.trial.left != "" {
+		if err := l.clear(ctx, l.trial.left); err != nil {
+			return err
+		}
+	}
 	// No name of a lock gives a key with a tilde.
 	key := muxcore.LockPrefix + "~trial-" + newToken()
 	err := l.experiment(ctx, key)
-	if gone := l.remove(context.WithoutCancel(ctx), key, muxcore.Conditions{}); err == nil && gone != nil && !refused(gone) {
-		err = gone
+	if left := l.clear(context.WithoutCancel(ctx), key); err == nil {
+		err = left
 	}
 	l.trial.passed.Store(err == nil)
+	return err
+}
+
+// clear removes what a trial has written. What cannot be removed is for the next trial to remove.
+func (l *Locker) clear(ctx context.Context, key string) error {
+	err := l.remove(ctx, key, muxcore.Conditions{})
+	if err == nil || refused(err) {
+		l.trial.left = ""
+		return nil
+	}
+	l.trial.left = key
 	return err
 }
 

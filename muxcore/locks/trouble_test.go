@@ -111,6 +111,55 @@ func TestAnEndpointThatDoesNotHonourConditionsIsAnErrorAtTheFirstLock(t *testing
 	}
 }
 
+// versitygw removes a folder with its last object, and says conflict to whoever writes there at that moment.
+func TestAConflictThatPassesIsALostRace(t *testing.T) {
+	for _, row := range []struct {
+		conflicts int32
+		locked    bool
+	}{{1, true}, {4, true}, {5, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			var n atomic.Int32
+			l := newLocker(t, &rigged{Store: memory(t), put: func(ctx context.Context, s muxcore.Store, key string, body io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
+				if n.Add(1) <= row.conflicts {
+					return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeKeyConflict}
+				}
+				return s.Put(ctx, key, body, size, opts)
+			}}, locks.Settings{})
+			switch err := l.Lock(t.Context(), "x"); {
+			case row.locked && err != nil:
+				t.Errorf("Lock after %d conflicts = %v", row.conflicts, err)
+			case row.locked:
+				unlock(t, l, "x")
+			case !errors.Is(err, muxcore.ErrKeyConflict):
+				t.Errorf("Lock after %d conflicts = %v, want %v", row.conflicts, err, muxcore.ErrKeyConflict)
+			}
+		})
+	}
+}
+
+func TestWhatATrialCouldNotRemoveTheNextOneDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memory(t)
+		r := &rigged{Store: inner}
+		r.put = func(ctx context.Context, s muxcore.Store, key string, body io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
+			result, err := s.Put(ctx, key, body, size, opts)
+			r.fails.Store(true)
+			return result, err
+		}
+		l := newLocker(t, r, locks.Settings{})
+		if err := l.Lock(t.Context(), "x"); !errors.Is(err, errBroken) {
+			t.Errorf("Lock = %v, want %v", err, errBroken)
+		}
+		r.fails.Store(false)
+		r.put = nil
+		lock(t, l, "x")
+		unlock(t, l, "x")
+		for e := range inner.List(t.Context(), muxcore.ListOptions{Prefix: muxcore.LockPrefix}) {
+			t.Errorf("%s is left", e.Key)
+		}
+	})
+}
+
 func TestAHolderThatCannotRefreshIsToldWhatBecomesOfItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory(t)
