@@ -110,10 +110,12 @@ func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (De
 		t.done = slices.DeleteFunc(t.done, func(s *share) bool { return o.memo.stale(s.b) })
 		t.absent += had - len(t.done)
 	}
+	if decided != nil && o.answer.err == nil {
+		t.inside(decided, o.answer.missed) // also where it had but an old version of what was deleted before
+	}
 	switch {
 	case held:
 		via.Backend = decided.dotted(o.answer.info.Via.Backend)
-		t.inside(decided, o.answer.missed)
 	case decided != nil:
 		t.absent++
 	}

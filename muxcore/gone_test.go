@@ -3,6 +3,7 @@ package muxcore_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -66,6 +67,31 @@ func TestAnObjectThatCameBackIsDeleted(t *testing.T) {
 		put(t, hooks[0].Store, "k", "by somebody else")
 		if r, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{}); err != nil || r.Via.Backend != "b0" {
 			t.Errorf("Delete = %+v, %v, want it deleted on b0", r, err)
+		}
+	})
+}
+
+// The origin had missed that the key was deleted; what it deletes late is no news, but who inside it missed that is.
+func TestWhatIsMissedInsideAnOriginThatWasBehindIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner, hooks := crowd(t, 1, 1)
+		back := memory(t)
+		put(t, back, "k", "body")
+		j := newJournal(t)
+		tree := func(mode muxcore.Mode) *muxcore.Mux {
+			in := newMux(t, muxcore.Settings{Mode: muxcore.Mirror, Journal: j.Scope("in")}, inner...)
+			return newMux(t, muxcore.Settings{Mode: mode, Journal: j.Scope("")}, muxcore.Backend{Name: "in", Store: in}, muxcore.Backend{Name: "back", Store: back})
+		}
+		hooks[0].set(keepsObjects)
+		hooks[1].set(keepsObjects)
+		if r, err := tree(muxcore.Mirror).Delete(t.Context(), "k", muxcore.DeleteOptions{}); err != nil || !slices.Contains(r.Missed, "in") {
+			t.Fatalf("Delete = %+v, %v, want it missed by in", r, err)
+		}
+		hooks[0].set(nil)
+		put(t, back, "k", "by somebody else")
+		r, err := tree(muxcore.Shield).Delete(t.Context(), "k", muxcore.DeleteOptions{})
+		if err != nil || r.Via.Backend != "back" || !slices.Contains(r.Missed, "in.b1") {
+			t.Errorf("Delete = %+v, %v, want it deleted on back, and missed by in.b1", r, err)
 		}
 	})
 }
