@@ -19,6 +19,19 @@ type call struct {
 	size int64
 }
 
+// picky tells whether the call may ask for more than a store that can do its operation can do.
+func (c *call) picky() bool {
+	switch c.op { //nolint:exhaustive // the others have no options that a store may lack
+	case OpGet, OpStat:
+		return true
+	case OpPut:
+		return !c.put.Conditions.Empty()
+	case OpDelete:
+		return !c.del.Conditions.Empty()
+	}
+	return false
+}
+
 // answer is what came back. Which fields are set depends on the call.
 type answer struct {
 	obj     *Object

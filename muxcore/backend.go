@@ -9,7 +9,6 @@ import (
 type backend struct {
 	Backend // as configured; Weight is only where it began
 	waits   Waits
-	caps    Capabilities
 	nested  *Mux // Store, where it is a mux
 
 	weight  atomic.Int64 // as it stands
@@ -23,7 +22,7 @@ type backend struct {
 }
 
 func newBackend(cfg Backend, timeout time.Duration, now time.Time) *backend {
-	b := &backend{Backend: cfg, waits: WaitsOf(cfg.Store), caps: CapabilitiesOf(cfg.Store), stats: new(counters)}
+	b := &backend{Backend: cfg, waits: WaitsOf(cfg.Store), stats: new(counters)}
 	b.nested, _ = cfg.Store.(*Mux)
 	switch {
 	case b.nested != nil:
@@ -58,13 +57,9 @@ func (b *backend) health(op Op) *health {
 // can tell whether an operation that fails over inside makes progress.
 const never = time.Duration(1 << 62)
 
-// abilities of the store. Those of a nested mux change with its backends.
-func (b *backend) abilities() Capabilities {
-	if b.nested != nil {
-		return b.nested.Capabilities()
-	}
-	return b.caps
-}
+// abilities of the store as they stand. Those of a nested mux change with its backends, those of a service as it shows what it
+// can do.
+func (b *backend) abilities() Capabilities { return CapabilitiesOf(b.Store) }
 
 // writable tells whether writes may ever go to the backend.
 func (b *backend) writable() bool { return !b.ReadOnly && b.abilities().Write }

@@ -9,12 +9,23 @@ import (
 )
 
 // putAll puts to every writable backend. In shield, and where conditions are to be decided, one backend decides: the
-// others commit only after it has, and not at all if it does not.
+// others commit only after it has, and not at all if it does not. One that turns out to be unable leaves it to the next.
 func (m *Mux) putAll(ctx context.Context, o *operation, load *payload) (PutResult, error) {
-	decider, p, err := m.decider(ctx, o)
-	if err != nil {
-		return PutResult{}, err
+	for {
+		decider, p, err := m.decider(ctx, o)
+		if err != nil {
+			return PutResult{}, err
+		}
+		r, err := m.putAs(ctx, o, load, decider, p)
+		if m.mode.origin || decider == nil || !errors.Is(err, ErrUnsupported) || !load.replayable() {
+			return r, err
+		}
+		o.unable = err
 	}
+}
+
+// putAs puts to every writable backend as the decider, which is admitted, decides; nil: as all of them do.
+func (m *Mux) putAs(ctx context.Context, o *operation, load *payload, decider *backend, p permit) (PutResult, error) {
 	shares := m.shares(o, decider)
 	if decider != nil {
 		for i := range shares {

@@ -25,7 +25,7 @@ type operation struct {
 	denied   int   // answered that they will not let us
 	unsure   int   // answered for those inside that do not have the key; others inside could not be asked
 	other    int   // have another object than the one to go on with
-	unable   error // of one that cannot read what was asked for, such as a part
+	unable   error // of one that cannot do what was asked for, such as to read a part or to decide conditions
 	from     *backend
 	lacking  []*backend // of those missed, who may get a copy (read repair)
 	lastErr  error      // of the last backend that did not answer
@@ -238,7 +238,7 @@ func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
 		o.other++ // it answered, and is no help
 		return true
 	}
-	if (o.call.op == OpGet || o.call.op == OpStat) && errors.Is(o.answer.err, ErrUnsupported) {
+	if o.call.picky() && errors.Is(o.answer.err, ErrUnsupported) {
 		o.unable = m.annotate(o.answer.err, &o.call, b, 0)
 		return true
 	}
@@ -291,7 +291,7 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 	}
 	e := &Error{Op: o.call.op, Key: o.call.key, Attempts: o.attempts, Backend: o.lastFrom, Err: o.lastErr}
 	switch {
-	case o.unable != nil: // it may be able to read more than that, which is better than nothing
+	case o.unable != nil: // it may be able to do more than that, which is better than nothing
 		return o.unable
 	case o.other > 0 && o.lastErr == nil:
 		e.Code, e.Backend = CodePreconditionFailed, ""

@@ -232,7 +232,8 @@ type Entry struct {
 	IsPrefix bool // Key is a prefix that other keys share
 }
 
-// Capabilities say what a store can do. A mux does not ask for what its backend cannot.
+// Capabilities say what a store can do, as far as it knows by now. A mux does not ask for what its backend cannot, and goes on to
+// the next where a call is refused with CodeUnsupported all the same.
 type Capabilities struct {
 	Write            bool // Put and Delete
 	List             bool
@@ -257,7 +258,8 @@ const (
 
 // Optional abilities of a store.
 type (
-	// Capable is a store that cannot do everything. Others are taken to.
+	// Capable is a store that cannot do everything. Others are taken to. It is asked for each operation, so it must answer at
+	// once, of what it has learnt so far.
 	Capable interface{ Capabilities() Capabilities }
 
 	// Waiter is a store that says how its calls wait. Others may hang.
