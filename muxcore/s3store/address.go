@@ -127,6 +127,10 @@ func (s *Store) limit(set *Settings) error {
 	if s.partSize < minPartSize || s.partSize > maxPart {
 		return fmt.Errorf("part_size: must be 5 MiB to 5 GiB, got %d bytes", s.partSize)
 	}
+	s.memory.most = cmp.Or(set.Memory, memoryParts*s.partSize)
+	if s.memory.most < s.partSize {
+		return fmt.Errorf("memory: must be that of a part at least, %d bytes, got %d", s.partSize, set.Memory)
+	}
 	return nil
 }
 

@@ -242,6 +242,7 @@ func TestSettingsThatCannotWorkAreNamed(t *testing.T) {
 		"access_key: missing beside session_token": func(set *s3store.Settings) { set.AccessKey, set.SecretKey, set.SessionToken = "", "", "s3cr3t" },
 		"storage_class": func(set *s3store.Settings) { set.StorageClass = "two words" },
 		"part_size":     func(set *s3store.Settings) { set.PartSize = 1 << 20 },
+		"memory":        func(set *s3store.Settings) { set.Memory = 1 << 20 },
 	} {
 		set := good
 		change(&set)
@@ -249,5 +250,97 @@ func TestSettingsThatCannotWorkAreNamed(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("New = %v, want an error that begins with %s and shows no secret", err, want)
 		}
+	}
+}
+
+// A server that gave the same token again and again made a list without an end.
+func TestAListThatGoesRoundInCirclesEnds(t *testing.T) {
+	page := `<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>%s</NextContinuationToken>%s</ListBucketResult>`
+	for name, answer := range map[string]func(token string) string{
+		"the same page":   func(string) string { return fmt.Sprintf(page, "t", "<Contents><Key>a</Key></Contents>") },
+		"the same token":  func(string) string { return fmt.Sprintf(page, "t", "") },
+		"two empty pages": func(token string) string { return fmt.Sprintf(page, map[string]string{"t": "u"}[token]+"t", "") },
+	} {
+		var asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) > 10 {
+				w.WriteHeader(http.StatusTeapot)
+				return
+			}
+			fmt.Fprint(w, answer(r.URL.Query().Get("continuation-token")))
+		}))
+		s := open(t, s3store.Settings{Bucket: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
+		var last error
+		for _, err := range s.List(t.Context(), muxcore.ListOptions{}) {
+			last = err
+		}
+		if muxcore.Classify(t.Context(), last) != muxcore.ClassTransient || asked.Load() > 10 {
+			t.Errorf("List of %s = %v after %d requests, want a failure", name, last, asked.Load())
+		}
+		s.Close()
+		server.Close()
+	}
+}
+
+// A program that writes other bytes of the same length, and keeps the metadata, kept our identity with them.
+func TestAForeignEditOfEqualLengthIsNoticed(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	s := open(t, settings(service, "bucket"))
+	cloudtest.Put(t, s, "first", "by which it is known what ETags are here", muxcore.PutOptions{})
+	cloudtest.Put(t, s, "key", "body", muxcore.PutOptions{ETag: `"ours"`})
+	ours := service.Header("bucket", "key")
+	for _, row := range []struct {
+		body   string
+		stored bool
+	}{{"body", true}, {"evil", false}} {
+		service.Put("bucket", "key", row.body, ours)
+		info, err := s.Stat(t.Context(), "key", muxcore.Conditions{})
+		if err != nil || info.ETagStored != row.stored || (info.ETag == `"ours"`) != row.stored || (info.Digests.SHA256 != nil) != row.stored {
+			t.Errorf("Stat of %q under the metadata of %q = %+v, %v; want our identity: %t", row.body, "body", info, err, row.stored)
+		}
+	}
+}
+
+// Where ETags are no digests, as with some kinds of encryption, they say nothing about bytes.
+func TestAnETagThatIsNoDigestSaysNothing(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	set := settings(service, "bucket")
+	transport := new(http.Transport)
+	defer transport.CloseIdleConnections()
+	set.Transport = encrypted{transport}
+	s := open(t, set)
+	for range 2 {
+		cloudtest.Put(t, s, "key", "body", muxcore.PutOptions{ETag: `"ours"`})
+	}
+	if info, err := s.Stat(t.Context(), "key", muxcore.Conditions{}); err != nil || !info.ETagStored || info.ETag != `"ours"` {
+		t.Errorf("Stat = %+v, %v, want our identity", info, err)
+	}
+}
+
+// encrypted makes ETags what they are with SSE-KMS.
+type encrypted struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (e encrypted) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := e.RoundTripper.RoundTrip(r)
+	if err == nil && resp.Header.Get("ETag") != "" {
+		resp.Header.Set("ETag", `"0123456789abcdef0123456789abcdef"`)
+	}
+	return resp, err
+}
+
+// A HEAD has no body to say why: what a GET says counts, also if its status is another one.
+func TestWhatAHEADCannotSayAGETDoes(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	s := open(t, settings(service, "bucket"))
+	service.Fail(func(r *http.Request) *s3fake.Refusal {
+		if r.Method == http.MethodHead {
+			return s3fake.Refuse(http.StatusBadRequest, "", "")
+		}
+		return s3fake.Refuse(http.StatusForbidden, "InvalidAccessKeyId", "The Access Key Id you provided does not exist in our records.")
+	})
+	_, err := s.Stat(t.Context(), "key", muxcore.Conditions{})
+	if muxcore.CodeOf(err) != muxcore.CodeDenied || !strings.Contains(fmt.Sprint(err), "InvalidAccessKeyId") {
+		t.Errorf("Stat = %v, want %s and why", err, muxcore.CodeDenied)
 	}
 }

@@ -79,6 +79,7 @@ func TestAnEndpointIsTriedOnceForAllWhoWait(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	s.Close()
 	trials := 0
 	for _, line := range service.Lines() {
 		if strings.HasPrefix(line, "PUT /bucket/.storage_mux-probe-") {
@@ -158,5 +159,43 @@ func TestARaceThatLeavesTheConditionTrueIsRunAgain(t *testing.T) {
 	cloudtest.Put(t, s, "key", "three", muxcore.PutOptions{Conditions: exists})
 	if n := races.Load(); n != 3 {
 		t.Errorf("%d writes, want 3: two lose a race", n)
+	}
+}
+
+// S3 has given up the upload by then: its parts would have to be sent again, and nobody has them any more.
+func TestAnUploadByPartsThatIsOvertakenIsNotCompletedAgain(t *testing.T) {
+	service, s := inParts(t)
+	completions := 0
+	service.Fail(func(r *http.Request) *s3fake.Refusal {
+		if r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/bucket/key") && r.URL.Query().Has("uploadId") {
+			completions++
+			return s3fake.Refuse(http.StatusConflict, "ConditionalRequestConflict", "The conditional request cannot succeed due to a conflicting operation against this resource.")
+		}
+		return nil
+	})
+	err := create(t, s, "key", strings.Repeat("x", 5000))
+	s.Close()
+	if !errors.Is(err, muxcore.ErrPreconditionFailed) || completions != 1 || service.Uploads() > 0 {
+		t.Errorf("Put = %v after %d completions, %d uploads are left; want %v after one", err, completions, service.Uploads(), muxcore.ErrPreconditionFailed)
+	}
+}
+
+// versitygw says so while somebody else removes the last object in a folder, and stays with it if there is one.
+func TestAFolderInTheWayIsBelievedWhenItStays(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	s := open(t, settings(service, "bucket"))
+	var left atomic.Int64
+	service.Fail(func(r *http.Request) *s3fake.Refusal {
+		if r.Method == http.MethodPut && left.Add(-1) >= 0 {
+			return s3fake.Refuse(http.StatusConflict, "ExistingObjectIsDirectory", "Existing Object is a directory.")
+		}
+		return nil
+	})
+	for times, want := range map[int64]error{1: nil, 3: nil, 4: muxcore.ErrKeyConflict} {
+		left.Store(times)
+		_, err := s.Put(t.Context(), "a/b", strings.NewReader("x"), 1, muxcore.PutOptions{})
+		if !errors.Is(err, want) {
+			t.Errorf("Put where a folder is in the way %d times = %v, want %v", times, err, want)
+		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	fetchTime = 10 * time.Second // the longest that all providers together may take
-	againTime = 5 * time.Second  // how long their failure stands
+	againTime = 5 * time.Second  // how long their failure stands, and the least between two fetches where there are credentials
 	earlyTime = time.Minute      // how long before their end credentials are renewed
 )
 
@@ -31,20 +31,21 @@ type provider struct {
 // keychain holds the credentials. Whoever needs them while they are fetched waits for the one fetch, and no longer than its
 // own context. It is safe for concurrent use.
 type keychain struct {
-	static bool
-	chain  []provider
-	now    func() time.Time
-	client *http.Client
-	stop   context.CancelFunc // of fetches
-	wait   sync.WaitGroup
+	static  bool
+	chain   []provider
+	now     func() time.Time
+	client  *http.Client
+	longest time.Duration      // that a fetch may take
+	stop    context.CancelFunc // of fetches
+	wait    sync.WaitGroup
 
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // of fetches, until close
 	value   credentials.Value
 	known   bool // value is one
 	pending *fetch
-	failed  *fetch // the last one, if it was in vain
-	since   time.Time
+	failed  *fetch    // the last one, if it was in vain
+	since   time.Time // the last one ended
 }
 
 // fetch is one attempt to get credentials. value and err are set when done is closed.
@@ -55,7 +56,7 @@ type fetch struct {
 }
 
 func newKeychain(set *Settings, now func() time.Time) (*keychain, error) {
-	k := &keychain{now: now}
+	k := &keychain{now: now, longest: fetchTime}
 	switch {
 	case set.AccessKey != "" && set.SecretKey != "":
 		k.static = true
@@ -74,7 +75,7 @@ func newKeychain(set *Settings, now func() time.Time) (*keychain, error) {
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	k.chain = []provider{
 		{"environment", &credentials.EnvAWS{}},
-		{"shared files", &credentials.FileAWSCredentials{}},
+		{"shared files", &sharedFiles{}},
 		{"role", &credentials.IAM{}},
 	}
 	return k, nil
@@ -108,28 +109,31 @@ func (k *keychain) get(ctx context.Context) (credentials.Value, error) {
 // done is closed: what waits for it need not.
 var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// need gives the credentials, or the fetch to wait for. In their last minutes there are new ones, if there can be.
+// need gives the credentials, or the fetch to wait for. In their last minute new ones are fetched, and nobody waits for them yet.
 func (k *keychain) need() *fetch {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, ends := k.now(), k.value.Expiration
 	good := k.known && (ends.IsZero() || now.Before(ends))
-	vain := k.failed != nil && now.Sub(k.since) < againTime
+	recent := now.Sub(k.since) < againTime
 	switch {
-	case good && (ends.IsZero() || vain || now.Before(ends.Add(-earlyTime))):
-		return &fetch{done: done, value: k.value}
-	case vain:
+	case good && (ends.IsZero() || now.Before(ends.Add(-earlyTime))):
+	case !good && k.failed != nil && recent:
 		return k.failed
-	case k.pending == nil:
+	case k.pending == nil && (!good || !recent):
 		k.pending = &fetch{done: make(chan struct{})}
-		k.wait.Go(func() { k.fetch(k.pending) })
+		f := k.pending
+		k.wait.Go(func() { k.fetch(f) })
+	}
+	if good {
+		return &fetch{done: done, value: k.value}
 	}
 	return k.pending
 }
 
 // fetch asks the providers in turn.
 func (k *keychain) fetch(f *fetch) {
-	ctx, cancel := context.WithTimeout(k.ctx, fetchTime)
+	ctx, cancel := context.WithTimeout(k.ctx, k.longest)
 	defer cancel()
 	found := false
 	var errs []error
@@ -149,11 +153,11 @@ func (k *keychain) fetch(f *fetch) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.pending, k.failed = nil, nil
+	k.pending, k.failed, k.since = nil, nil, k.now()
 	if found {
 		k.value, k.known = f.value, true
 	} else {
-		k.failed, k.since = f, k.now()
+		k.failed = f
 	}
 	close(f.done)
 }

@@ -39,7 +39,13 @@ func noCredentials(t *testing.T) string {
 // chained opens a bucket without keys of its own.
 func chained(t *testing.T, service *s3fake.Service) *s3store.Store {
 	t.Helper()
-	return open(t, s3store.Settings{Bucket: "bucket", Endpoint: service.URL})
+	return chainedAt(t, service, nil)
+}
+
+// chainedAt is chained with a clock.
+func chainedAt(t *testing.T, service *s3fake.Service, now func() time.Time) *s3store.Store {
+	t.Helper()
+	return open(t, s3store.Settings{Bucket: "bucket", Endpoint: service.URL, Now: now})
 }
 
 func TestTheStandardChainFindsCredentials(t *testing.T) {
@@ -78,17 +84,25 @@ func TestWithoutAnyCredentialsTheBackendCouldNotBeAsked(t *testing.T) {
 func issuer(t *testing.T, service *s3fake.Service) *atomic.Int64 {
 	t.Helper()
 	issued := new(atomic.Int64)
+	expiring(t, service, func() time.Duration { issued.Add(1); return time.Hour })
+	return issued
+}
+
+// expiring gives credentials that last, each with a token of its own, besides which none is taken.
+func expiring(t *testing.T, service *s3fake.Service, last func() time.Duration) {
+	t.Helper()
+	var n atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		token := fmt.Sprintf("token-%d", issued.Add(1))
+		lasts := last()
+		token := fmt.Sprintf("token-%d", n.Add(1))
 		service.Tokens(token)
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"AccessKeyId": s3fake.AccessKey, "SecretAccessKey": s3fake.SecretKey, "Token": token,
-			"Expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+			"Expiration": time.Now().Add(lasts).UTC().Format(time.RFC3339),
 		})
 	}))
 	t.Cleanup(server.Close)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", server.URL)
-	return issued
 }
 
 // Tokens expired under load, and each request asked for a new one.

@@ -87,15 +87,15 @@ func (r *refusal) explain(ctx context.Context, s *Store, c *call, creds credenti
 	if err != nil {
 		return false
 	}
-	if resp.StatusCode != r.status {
+	if resp.StatusCode < 300 || resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
 		wire.Drain(resp)
 		return true
 	}
-	told := read(ctx, resp)
-	r.code, r.message = told.code, told.message
-	if r.region == "" {
-		r.region = told.region
+	told := read(ctx, resp) // which may be of another status, and then says more: 403, 301
+	if told.region == "" {
+		told.region = r.region
 	}
+	*r = *told
 	return false
 }
 
@@ -125,7 +125,7 @@ var codes = map[string]muxcore.Code{
 	"ExpiredToken": muxcore.CodeCredentialExpired, "ExpiredTokenException": muxcore.CodeCredentialExpired, "TokenRefreshRequired": muxcore.CodeCredentialExpired,
 	"InvalidToken": muxcore.CodeDenied, "AuthorizationHeaderMalformed": muxcore.CodeDenied, "InvalidRegion": muxcore.CodeDenied,
 	"PermanentRedirect": muxcore.CodeDenied, "InvalidAccessKeyId": muxcore.CodeDenied, "SignatureDoesNotMatch": muxcore.CodeDenied,
-	"ObjectParentIsFile": muxcore.CodeKeyConflict, "ExistingObjectIsDirectory": muxcore.CodeKeyConflict,
+	"ObjectParentIsFile": muxcore.CodeKeyConflict, folderThere: muxcore.CodeKeyConflict,
 	"XMinioParentIsObject": muxcore.CodeKeyConflict, "ExistingObjectIsFile": muxcore.CodeKeyConflict,
 }
 

@@ -1,7 +1,18 @@
 package s3store
 
-// Shrink makes parts smaller, and fewer, than any service has them.
-func (s *Store) Shrink(size, most int64) { s.partSize, s.maxParts = size, most }
+import "time"
 
-// Buffers are the buffers of parts in use beyond the first of each upload.
-func (s *Store) Buffers() int64 { return s.extra.Load() }
+// Shrink makes parts smaller, and fewer, than any service has them. The memory for them is that of 16.
+func (s *Store) Shrink(size, most int64) {
+	s.partSize, s.maxParts = size, most
+	s.memory.most = memoryParts * size
+}
+
+// Memory is what the bodies under way take.
+func (s *Store) Memory() int64 { return s.memory.inUse() }
+
+// Budget is what they may take.
+func (s *Store) Budget(size int64) { s.memory.most = size }
+
+// FetchWithin makes the time in which credentials must be had shorter.
+func (s *Store) FetchWithin(d time.Duration) { s.keys.longest = d }

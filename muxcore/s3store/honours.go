@@ -27,7 +27,7 @@ const (
 
 var kindNames = [kinds]string{"PUT", "CompleteMultipartUpload", "DELETE"}
 
-// The verdicts on a kind. Anything else than these answers leaves it open.
+// The verdicts on a kind, which are for good: only what an endpoint does with a condition, or that it says 501 to it, is one.
 const (
 	open int32 = iota
 	honoured
@@ -36,7 +36,7 @@ const (
 
 const (
 	probeKey  = muxcore.ReservedPrefix + "-probe-" // and a random word
-	clearTime = 10 * time.Second                   // the longest that clearing up after a probe may take
+	doubtTime = time.Minute                        // after an answer that is none of those, until the endpoint is tried again
 	otherTag  = `"00000000000000000000000000000000"`
 )
 
@@ -44,34 +44,54 @@ const (
 type honours struct {
 	turn    chan struct{} // of the one who finds out
 	verdict [kinds]atomic.Int32
+	doubt   [kinds]atomic.Pointer[doubt]
 }
 
-// hopeful tells whether conditional writes may work.
+// doubt is an answer to a conditional write that may be about the condition, and may be about something else.
+type doubt struct {
+	err   error
+	until time.Time
+}
+
+// hopeful tells whether conditional writes may work. That an endpoint honours conditions in one kind of them is enough: those of
+// another kind are refused one by one, before they are sent.
 func (h *honours) hopeful() bool { return h.verdict[kindPut].Load() != ignored }
+
+// refuses is why writes of a kind are not sent now; nil if they may be.
+func (h *honours) refuses(k kind, now time.Time) error {
+	if h.verdict[k].Load() == ignored {
+		return fmt.Errorf("the endpoint does not honour the conditions of a %s", kindNames[k])
+	}
+	if d := h.doubt[k].Load(); d != nil && now.Before(d.until) && h.verdict[k].Load() == open {
+		return fmt.Errorf("the endpoint may not know the conditions of a %s, and is tried again at %s: %w", kindNames[k], d.until.UTC().Format(time.RFC3339), d.err)
+	}
+	return nil
+}
 
 // checkHonours makes sure, before a conditional write, that the endpoint honours conditions.
 func (s *Store) checkHonours(ctx context.Context, op muxcore.Op, key string, k kind) error {
-	v := &s.honours.verdict[k]
-	if v.Load() == open {
+	h := &s.honours
+	if h.verdict[k].Load() == open {
 		select {
-		case s.honours.turn <- struct{}{}:
+		case h.turn <- struct{}{}:
 		case <-ctx.Done():
 			return brokeOff(ctx, op, key)
 		}
-		defer func() { <-s.honours.turn }()
+		defer func() { <-h.turn }()
 	}
-	if v.Load() == open {
+	if h.verdict[k].Load() == open && h.refuses(k, s.now()) == nil {
 		verdict, err := s.try(ctx, op, k)
-		if err != nil {
+		switch {
+		case err == nil:
+			h.verdict[k].Store(verdict)
+		case statusOf(err) == http.StatusBadRequest && codeIs(err, muxcore.CodeUnavailable):
+			h.doubt[k].Store(&doubt{errors.New(err.Error()), s.now().Add(doubtTime)})
+		default:
 			return fmt.Errorf("trying whether the endpoint honours conditions of a %s: %w", kindNames[k], err)
 		}
-		v.Store(verdict)
 	}
-	if v.Load() == ignored {
-		return &muxcore.Error{
-			Code: muxcore.CodeUnsupported, Op: op, Key: key,
-			Err: fmt.Errorf("the endpoint does not honour the conditions of a %s", kindNames[k]),
-		}
+	if why := h.refuses(k, s.now()); why != nil {
+		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Err: why}
 	}
 	return nil
 }
@@ -80,67 +100,70 @@ func (s *Store) checkHonours(ctx context.Context, op muxcore.Op, key string, k k
 func (s *Store) try(ctx context.Context, op muxcore.Op, k kind) (int32, error) {
 	var word [8]byte
 	_, _ = rand.Read(word[:]) // never fails
-	key := fmt.Sprintf("%s%x", probeKey, word)
-	if _, err := s.finish(ctx, &call{op: op, key: key, method: http.MethodPut, body: []byte("probe")}); err != nil {
+	c := call{op: op, key: fmt.Sprintf("%s%x", probeKey, word), method: http.MethodPut, body: []byte("probe")}
+	_, err := s.finish(ctx, &c)
+	if statusOf(err) == 0 || statusOf(err) >= http.StatusInternalServerError { // or it may be there all the same
+		late := err != nil
+		defer s.clear(ctx, call{op: muxcore.OpDelete, key: c.key, method: http.MethodDelete}, late)
+	}
+	if err != nil {
 		return open, err
 	}
-	defer s.discard(ctx, key)
+	send := s.tryObject
+	if k == kindMultipart {
+		m := multipart{s: s, op: op, key: c.key}
+		if err := m.create(ctx, nil); err != nil {
+			return open, err
+		}
+		defer m.abort(ctx)
+		if err := m.sendPart(ctx, &call{body: []byte("again")}, 1); err != nil {
+			return open, err
+		}
+		send = func(ctx context.Context, _ call, guard http.Header) error {
+			_, err := m.complete(ctx, guard)
+			return err
+		}
+	}
 	guards := []http.Header{{"If-None-Match": {"*"}}, {"If-Match": {otherTag}}}
 	if k == kindDelete {
+		c.method, c.body = http.MethodDelete, nil
 		guards = guards[1:]
 	}
 	for _, guard := range guards {
-		var err error
-		switch k {
-		case kindMultipart:
-			err = s.tryMultipart(ctx, op, key, guard)
-		case kindDelete:
-			_, err = s.finish(ctx, &call{op: op, key: key, method: http.MethodDelete, header: guard})
-		default:
-			_, err = s.finish(ctx, &call{op: op, key: key, method: http.MethodPut, body: []byte("again"), header: guard})
-		}
-		if verdict, err := judge(err); verdict != honoured {
+		if verdict, err := judge(send(ctx, c, guard)); verdict != honoured {
 			return verdict, err
 		}
 	}
 	return honoured, nil
 }
 
+// tryObject sends what must be refused.
+func (s *Store) tryObject(ctx context.Context, c call, guard http.Header) error {
+	c.header, c.sha = guard, ""
+	_, err := s.finish(ctx, &c)
+	return err
+}
+
 // judge reads the answer to a write whose condition does not hold.
 func judge(err error) (int32, error) {
-	e, ok := errors.AsType[*muxcore.Error](err)
 	switch {
-	case err == nil:
+	case err == nil, statusOf(err) == http.StatusNotImplemented:
 		return ignored, nil
-	case ok && e.Code == muxcore.CodePreconditionFailed:
+	case codeIs(err, muxcore.CodePreconditionFailed):
 		return honoured, nil
-	case ok && (e.Status == http.StatusBadRequest || e.Status == http.StatusNotImplemented):
-		return ignored, nil // it says so itself
 	}
 	return open, err
 }
 
-// tryMultipart completes a multipart upload over the object, which must fail.
-func (s *Store) tryMultipart(ctx context.Context, op muxcore.Op, key string, guard http.Header) error {
-	m := multipart{s: s, key: key}
-	if err := m.create(ctx, nil); err != nil {
-		return err
+// statusOf is the status of the answer in err; 0: there was none, or it is the service's fault whatever it was.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*muxcore.Error](err); ok {
+		return e.Status
 	}
-	m.op = op
-	defer m.abort(ctx)
-	if err := m.sendPart(ctx, &call{body: []byte("again")}, 1); err != nil {
-		return err
-	}
-	_, err := m.complete(ctx, guard)
-	return err
+	return 0
 }
 
-// discard deletes the object of a trial, also if ctx has ended.
-func (s *Store) discard(ctx context.Context, key string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
-	defer cancel()
-	_, _ = s.finish(ctx, &call{op: muxcore.OpDelete, key: key, method: http.MethodDelete})
-}
+func codeIs(err error, code muxcore.Code) bool { return err != nil && muxcore.CodeOf(err) == code }
 
 // guardFor is the condition under which a write changes just what was found: nothing, or the version of an ETag.
 func guardFor(f *found) http.Header {

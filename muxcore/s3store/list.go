@@ -34,9 +34,10 @@ func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[mu
 // pager reads the pages of one list.
 type pager struct {
 	s     *Store
-	key   string // for errors
-	token string // of the next page
-	last  string // entry given
+	key   string          // for errors
+	token string          // of the next page
+	last  string          // entry given
+	vain  map[string]bool // tokens that empty pages gave, one after the other
 }
 
 // listing is a page as the service gives it.
@@ -65,7 +66,11 @@ func (p *pager) page(ctx context.Context, q *wire.PageQuestion) ([]wire.Listed, 
 		if err != nil {
 			return nil, false, err
 		}
+		last := p.last
 		page, err := p.entries(l)
+		if err == nil && token != "" {
+			err = p.advances(l, page, token, last)
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -75,6 +80,25 @@ func (p *pager) page(ctx context.Context, q *wire.PageQuestion) ([]wire.Listed, 
 		}
 		token = l.Token
 	}
+}
+
+// advances makes sure that the page of a token brings a list on: some servers repeat themselves.
+func (p *pager) advances(l *listing, page []wire.Listed, token, last string) error {
+	if len(page) > 0 {
+		clear(p.vain)
+		if page[len(page)-1].Path > last {
+			return nil
+		}
+		return wrongAnswer(muxcore.OpList, p.key, "a page of a list came again")
+	}
+	if p.vain == nil {
+		p.vain = make(map[string]bool)
+	}
+	p.vain[token] = true
+	if l.Truncated && p.vain[l.Token] {
+		return wrongAnswer(muxcore.OpList, p.key, "the pages of a list go round in circles")
+	}
+	return nil
 }
 
 // read asks for a page: after the one that gave token, or after what the question says.

@@ -183,6 +183,9 @@ func (f *found) identify(ours map[string]string) {
 	if size, ok := ours["size"]; ok && info.Size >= 0 && size != strconv.FormatInt(info.Size, 10) {
 		return
 	}
+	if tag, ok := ours["native"]; ok && f.native != "" && tag != bare(f.native) {
+		return
+	}
 	if tag := ours["etag"]; muxcore.IsStrong(tag) {
 		info.ETag, info.ETagStored = tag, true
 	}

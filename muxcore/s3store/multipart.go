@@ -19,13 +19,9 @@ import (
 )
 
 const (
-	inFlight = 3  // parts of one upload at a time
-	maxExtra = 12 // buffers in use, of all uploads together, beyond the first of each
+	inFlight = 4 // parts of one upload at a time
 
 	createTime = 30 * time.Second // an upload that begins is waited for, so that it can be taken back
-	abortTime  = 10 * time.Second
-	abortTries = 3
-	abortPause = time.Second
 
 	noSuchUpload = "NoSuchUpload"
 )
@@ -53,8 +49,14 @@ type part struct {
 	ETag   string `xml:"ETag"`
 }
 
-// byParts puts a body by parts. head is what was read of it already.
-func (p *put) byParts(ctx context.Context, head []byte) ([]string, error) {
+// byParts puts a body by parts of size bytes: in memory, which has been taken for one of them, or as they come. head is what was
+// read of it already.
+func (p *put) byParts(ctx context.Context, size int64, inMemory bool, head []byte) ([]string, error) {
+	m := multipart{s: p.s, op: muxcore.OpPut, key: p.key, free: make(chan []byte, inFlight)}
+	if inMemory {
+		m.own()
+		defer m.giveBack()
+	}
 	if p.guard != nil {
 		if err := p.s.checkHonours(ctx, muxcore.OpPut, p.key, kindMultipart); err != nil {
 			return nil, err
@@ -64,19 +66,18 @@ func (p *put) byParts(ctx context.Context, head []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := multipart{s: p.s, op: muxcore.OpPut, key: p.key, free: make(chan []byte, inFlight+1)}
 	if err := m.create(ctx, header); err != nil {
 		return nil, err
 	}
-	if size := p.s.partSizeFor(p.size); size > p.s.partSize {
-		err = p.streamParts(ctx, &m, size)
-	} else {
+	if inMemory {
 		err = p.sendParts(ctx, &m, head)
+	} else {
+		err = p.streamParts(ctx, &m, size)
 	}
 	m.giveBack()
 	if err == nil {
 		var native []string
-		native, err = p.commit(ctx, func(guard http.Header) ([]string, error) { return m.complete(ctx, guard) })
+		native, err = p.commit(ctx, false, func(guard http.Header) ([]string, error) { return m.complete(ctx, guard) })
 		if err == nil {
 			return native, nil
 		}
@@ -133,7 +134,7 @@ func (p *put) fillParts(ctx context.Context, m *multipart, head []byte, send fun
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			m.have-- // it may still be written to: nobody gets it any more
-			m.s.release(m.have)
+			m.s.memory.giveBack(m.s.partSize)
 			return err
 		}
 		n += more
@@ -154,7 +155,7 @@ func (p *put) fillParts(ctx context.Context, m *multipart, head []byte, send fun
 	}
 }
 
-// streamParts sends parts that are too large for memory, one after the other, as they come.
+// streamParts sends parts that are not to be in memory, one after the other, as they come.
 func (p *put) streamParts(ctx context.Context, m *multipart, size int64) error {
 	for number := 1; p.sent < p.size; number++ {
 		n := min(size, p.size-p.sent)
@@ -292,44 +293,28 @@ func (s *Store) ask(ctx context.Context, c *call, into any) error {
 	return nil
 }
 
-// abort takes an upload back, with all its parts, in the background: a failed upload is told of at once, and nothing of it
-// is to be left. A service that is down is asked again. So is one that was left with parts under way: it may have stored
-// one after it had aborted the upload.
+// abort takes an upload back, with all its parts. One that was left with parts under way may store one after that.
 func (m *multipart) abort(ctx context.Context) {
 	c := call{op: muxcore.OpPut, key: m.key, method: http.MethodDelete, query: url.Values{"uploadId": {m.id}}}
-	s, ctx, left := m.s, context.WithoutCancel(ctx), m.err != nil
-	s.work.Go(func() {
-		closing := s.closing
-		for tries := 1; ; tries++ {
-			once, cancel := context.WithTimeout(ctx, abortTime)
-			_, err := s.finish(once, &c)
-			cancel()
-			down := muxcore.Classify(ctx, err).Counts() && codeOf(err) != noSuchUpload
-			if !down && (!left || tries > 1) || tries == abortTries {
-				return
-			}
-			select {
-			case <-time.After(abortPause << tries):
-			case <-closing:
-				if tries > 1 || down {
-					return
-				}
-				closing = nil
-			}
-		}
-	})
+	m.s.clear(ctx, c, m.err != nil)
 }
 
-// buffer gives a buffer for a part, and waits for one if there are enough of them.
+// own makes the first buffer, the memory for which has been taken.
+func (m *multipart) own() {
+	m.have++
+	m.free <- *m.s.buffers.Get().(*[]byte)
+}
+
+// buffer gives a buffer for a part, and waits for one if there are enough of them. Uploads that have one leave a quarter of the memory
+// to those that have none.
 func (m *multipart) buffer(ctx context.Context) ([]byte, error) {
 	select {
 	case buf := <-m.free:
 		return buf, nil
 	default:
 	}
-	if m.have == 0 || m.have <= inFlight && m.s.reserve() {
-		m.have++
-		return *m.s.buffers.Get().(*[]byte), nil
+	if m.have < inFlight && m.s.memory.take(m.s.partSize, m.s.memory.most/4) {
+		m.own()
 	}
 	select {
 	case buf := <-m.free:
@@ -344,23 +329,7 @@ func (m *multipart) giveBack() {
 	for ; m.have > 0; m.have-- {
 		buf := <-m.free
 		m.s.buffers.Put(&buf)
-		m.s.release(m.have - 1)
-	}
-}
-
-// reserve asks for a buffer beyond an upload's first.
-func (s *Store) reserve() bool {
-	if s.extra.Add(1) <= maxExtra {
-		return true
-	}
-	s.extra.Add(-1)
-	return false
-}
-
-// release says that an upload that has others still has one less.
-func (s *Store) release(others int) {
-	if others > 0 {
-		s.extra.Add(-1)
+		m.s.memory.giveBack(m.s.partSize)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/signer"
@@ -36,10 +37,18 @@ type call struct {
 	sha  string       // of the body, hexadecimal, or unsigned; "" that of body, and of up unsigned
 }
 
+const (
+	// folderThere is what versitygw says to a PUT where a folder is, and also while somebody else removes the last object in the
+	// one that it writes to, which goes with it. The first stays.
+	folderThere = "ExistingObjectIsDirectory"
+	folderTries = 4
+	folderPause = 10 * time.Millisecond
+)
+
 // do sends a call: once, and once more if the service named the region to sign for, or said that the credentials have
 // expired, and the body can be sent again. Answers of 300 and more are errors.
 func (s *Store) do(ctx context.Context, c *call) (*http.Response, error) {
-	for again := true; ; again = false {
+	for again, folders := true, 1; ; {
 		creds, err := s.keys.get(ctx)
 		if err != nil {
 			if muxcore.CodeOf(err) != "" {
@@ -62,11 +71,31 @@ func (s *Store) do(ctx context.Context, c *call) (*http.Response, error) {
 		if r.code == noSuchKey {
 			s.seen.Store(s.now().Unix())
 		}
+		if r.code == folderThere && c.repeats() && folders < folderTries && pause(ctx, folderPause<<folders) {
+			folders++
+			continue
+		}
 		learnt := s.region.learn(r.region, region)
 		news := r.expired() && s.keys.expire(creds) || learnt || gone
 		if !again || !news || c.up != nil && !c.up.Rewinds() {
 			return nil, s.refused(c, r)
 		}
+		again = false
+	}
+}
+
+// repeats tells whether a call is a PUT that may be sent once more although it was answered.
+func (c *call) repeats() bool { return c.method == http.MethodPut && c.up == nil && c.query == nil }
+
+// pause waits, and tells whether ctx went on that long.
+func pause(ctx context.Context, d time.Duration) bool {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

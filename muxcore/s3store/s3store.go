@@ -49,9 +49,14 @@ type Settings struct {
 	// StorageClass of new objects (storage_class). Default: the bucket's.
 	StorageClass string
 
-	// PartSize is how much of a large or unsized upload is held in memory at a time, three times over; at least 5 MiB.
-	// Default: 8 MiB.
+	// PartSize is the size of the pieces that large and unsized bodies are sent in, of which up to four of one upload are in
+	// memory at a time; at least 5 MiB. Default: 8 MiB.
 	PartSize int64
+
+	// Memory is what the bodies of all uploads under way may take together, but for those up to 64 KiB; at least a part. Beyond
+	// it, bodies of known length are sent as they come, one part after the other, and others wait for a moment. Default: 16
+	// parts, 128 MiB.
+	Memory int64
 
 	// Transport sends the requests. It must be safe for concurrent use, and must not decompress. Default: a pool of
 	// kept-alive connections of the store's own.
@@ -76,8 +81,9 @@ type Store struct {
 
 	seen    atomic.Int64 // when the bucket was last known to be there, in Unix seconds
 	honours honours
-	extra   atomic.Int64 // part buffers in use beyond the first of each Put
-	buffers sync.Pool
+	tags    tags
+	memory  memory
+	buffers sync.Pool      // of parts
 	work    sync.WaitGroup // in the background
 	closing chan struct{}
 	closed  sync.Once

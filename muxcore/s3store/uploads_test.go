@@ -36,8 +36,8 @@ func inParts(t *testing.T) (*s3fake.Service, *s3store.Store) {
 func nothingLeft(t *testing.T, service *s3fake.Service, s *s3store.Store, after string) {
 	t.Helper()
 	s.Close()
-	if keys := service.Keys("bucket"); len(keys) > 0 || service.Uploads() > 0 || s.Buffers() != 0 {
-		t.Errorf("after %s, %q, %d uploads and %d buffers are left", after, keys, service.Uploads(), s.Buffers())
+	if keys := service.Keys("bucket"); len(keys) > 0 || service.Uploads() > 0 || s.Memory() != 0 {
+		t.Errorf("after %s, %q, %d uploads and %d bytes of memory are left", after, keys, service.Uploads(), s.Memory())
 	}
 }
 
@@ -149,8 +149,8 @@ func TestAnUploadThatIsGivenUpLeavesNoPartsBehind(t *testing.T) {
 			t.Errorf("Put that is given up at %s = %v, want %v", at, err, context.Canceled)
 		}
 		s.Close()
-		if service.Uploads() > 0 || s.Buffers() != 0 {
-			t.Errorf("given up at %s: %d uploads and %d buffers are left", at, service.Uploads(), s.Buffers())
+		if service.Uploads() > 0 || s.Memory() != 0 {
+			t.Errorf("given up at %s: %d uploads and %d bytes of memory are left", at, service.Uploads(), s.Memory())
 		}
 	}
 }
@@ -194,8 +194,8 @@ func TestManyUploadsShareTheirBuffers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if service.Uploads() > 0 || s.Buffers() != 0 {
-		t.Errorf("%d uploads and %d buffers are left", service.Uploads(), s.Buffers())
+	if service.Uploads() > 0 || s.Memory() != 0 {
+		t.Errorf("%d uploads and %d bytes of memory are left", service.Uploads(), s.Memory())
 	}
 }
 
@@ -250,6 +250,107 @@ func TestAnAbortIsTriedAgain(t *testing.T) {
 		s.Close()
 		if n := aborts.Load(); n != 3 {
 			t.Errorf("%d aborts, want 3", n)
+		}
+	})
+}
+
+// Thirty bodies of up to a part each took thirty parts of memory, and nobody counted them.
+func TestUploadsStayWithinTheMemoryOfTheStore(t *testing.T) {
+	service, s := inParts(t)
+	s.Budget(3000)
+	const n = 12
+	var begun, wg sync.WaitGroup
+	begun.Add(n)
+	release := make(chan bool)
+	for i := range n {
+		size := 900 // one request, if there is memory
+		if i%2 == 1 {
+			size = 4500 // parts
+		}
+		body := strings.Repeat(string(rune('a'+i)), size)
+		wg.Go(func() {
+			slow := io.MultiReader(strings.NewReader(body[:size/3]), &once{func() { begun.Done(); <-release }}, strings.NewReader(body[size/3:]))
+			key := fmt.Sprint(i)
+			if _, err := s.Put(t.Context(), key, slow, int64(size), muxcore.PutOptions{}); err != nil {
+				t.Errorf("Put of %d bytes = %v", size, err)
+				return
+			}
+			o, err := s.Get(t.Context(), key, muxcore.GetOptions{})
+			if err != nil {
+				t.Errorf("Get = %v", err)
+				return
+			}
+			defer o.Body.Close()
+			if got, err := io.ReadAll(o.Body); err != nil || string(got) != body {
+				t.Errorf("%d bytes come back as %d, %v", size, len(got), err)
+			}
+		})
+	}
+	begun.Wait() // nobody waits for anybody
+	if got := s.Memory(); got > 3000 || got == 0 {
+		t.Errorf("%d bytes of memory are in use, want some, and 3000 at most", got)
+	}
+	close(release)
+	wg.Wait()
+	s.Close()
+	if service.Uploads() > 0 || s.Memory() != 0 {
+		t.Errorf("%d uploads and %d bytes of memory are left", service.Uploads(), s.Memory())
+	}
+}
+
+// A body of unknown length needs memory. That there is none is no failure of the service.
+func TestWhoCannotDoWithoutMemoryWaitsForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := s3store.New(s3store.Settings{Bucket: "bucket", Endpoint: "h.example", AccessKey: "a", SecretKey: "s", Memory: 8 << 20, Transport: answering(func(r *http.Request) (int, string) {
+			switch {
+			case r.Method == http.MethodHead && strings.HasSuffix(r.URL.Path, "/key"):
+				return http.StatusNotFound, ""
+			case r.URL.Query().Has("uploads"):
+				return http.StatusOK, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+			case r.Method == http.MethodPost:
+				return http.StatusOK, "<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
+			}
+			return http.StatusOK, ""
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		put := func(body io.Reader) error {
+			_, err := s.Put(t.Context(), "key", body, -1, muxcore.PutOptions{})
+			return err
+		}
+		long := func() io.Reader { return strings.NewReader(strings.Repeat("x", 100_000)) }
+		release := make(chan bool)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := put(io.MultiReader(long(), &once{func() { <-release }})); err != nil {
+				t.Errorf("Put of who has the memory = %v", err)
+			}
+		})
+		synctest.Wait()
+		err = put(long())
+		if e, ok := errors.AsType[*muxcore.Error](err); !ok || !e.Unsure || muxcore.Classify(t.Context(), err).Counts() {
+			t.Errorf("Put without memory = %v, want that nobody is to blame", err)
+		}
+		if err := put(strings.NewReader("short")); err != nil {
+			t.Errorf("Put of a short body, which takes none, = %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Put(ctx, "key", long(), -1, muxcore.PutOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Put of who has no time = %v, want %v", err, context.DeadlineExceeded)
+		}
+		wg.Go(func() {
+			if err := put(long()); err != nil {
+				t.Errorf("Put of who waits until there is memory = %v", err)
+			}
+		})
+		time.Sleep(time.Second)
+		close(release)
+		wg.Wait()
+		if left := s.Memory(); left != 0 {
+			t.Errorf("%d bytes of memory are left", left)
 		}
 	})
 }

@@ -128,22 +128,53 @@ func (p *put) header(sum []byte) (http.Header, error) {
 // store sends the body in the way that fits its size, and gives the service's own ETag. What is one request is read before
 // it is sent, and signed: there are services that store the half of a body whose sender has died, unless its digest tells.
 func (p *put) store(ctx context.Context) (native []string, err error) {
-	room := p.size
+	size, small := p.s.partSizeFor(p.size), min(wire.SpoolSize, p.s.partSize)
 	switch {
-	case p.size > p.s.partSize:
-		return p.byParts(ctx, nil)
 	case p.size < 0:
-		room = min(wire.SpoolSize, p.s.partSize)
+		head := make([]byte, small+1) // one more, to see the end
+		n, err := p.body.Fill(ctx, head)
+		if err != nil {
+			return p.ended(ctx, head[:n], err)
+		}
+		if err := p.s.memory.wait(ctx, size); err != nil {
+			return nil, err
+		}
+		return p.byParts(ctx, size, true, head)
+	case p.size > small && size > p.s.partSize:
+		return p.byParts(ctx, size, false, nil)
+	case p.size > small:
+		held, err := p.hold(ctx, min(p.size, size))
+		if err != nil {
+			return nil, err
+		}
+		if !held || p.size > size {
+			return p.byParts(ctx, size, held, nil)
+		}
+		defer p.s.memory.giveBack(p.size)
 	}
-	head := make([]byte, room+1) // one more, to see the end
-	n, err := p.body.Fill(ctx, head)
+	all := make([]byte, p.size+1)
+	n, err := p.body.Fill(ctx, all)
+	return p.ended(ctx, all[:n], err)
+}
+
+// hold takes memory for a body, or for the first part of it. It is false if there is none, and the upload can do without.
+func (p *put) hold(ctx context.Context, size int64) (bool, error) {
 	switch {
-	case errors.Is(err, io.EOF):
-		return p.whole(ctx, head[:n])
-	case err != nil:
-		return nil, err
+	case p.s.memory.take(size, 0):
+		return true, nil
+	case p.guard == nil, p.size > size:
+		return false, nil
 	}
-	return p.byParts(ctx, head)
+	// Who honours conditions of a PUT may not honour those of an upload by parts.
+	return true, p.s.memory.wait(ctx, size)
+}
+
+// ended puts a body that was read whole, or says why it could not be.
+func (p *put) ended(ctx context.Context, body []byte, err error) ([]string, error) {
+	if errors.Is(err, io.EOF) {
+		return p.whole(ctx, body)
+	}
+	return nil, err
 }
 
 // whole puts a body that is in memory.
@@ -155,10 +186,14 @@ func (p *put) whole(ctx context.Context, body []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.commit(ctx, func(guard http.Header) ([]string, error) {
+	tag := p.s.tags.mark(header, body)
+	return p.commit(ctx, true, func(guard http.Header) ([]string, error) {
 		c := call{op: muxcore.OpPut, key: p.key, method: http.MethodPut, header: maps.Clone(header), body: body, sha: sum}
 		maps.Copy(c.header, guard)
 		answer, err := p.s.finish(ctx, &c)
+		if err == nil {
+			p.s.tags.learn(answer, tag)
+		}
 		return answer["Etag"], err
 	})
 }
@@ -166,8 +201,9 @@ func (p *put) whole(ctx context.Context, body []byte) ([]string, error) {
 // maxRaces is how often a conditional write starts again because somebody else was faster, and the condition holds still.
 const maxRaces = 4
 
-// commit sends what makes the object. Where a condition kept it from that, what is there now decides.
-func (p *put) commit(ctx context.Context, send func(guard http.Header) ([]string, error)) ([]string, error) {
+// commit sends what makes the object. Where a condition kept it from that, what is there now decides. again tells whether it can be
+// sent once more after somebody else has won: an upload by parts is over then.
+func (p *put) commit(ctx context.Context, again bool, send func(guard http.Header) ([]string, error)) ([]string, error) {
 	for races := 1; ; races++ {
 		native, err := send(p.guard)
 		if err == nil || p.guard == nil || !raced(err) {
@@ -176,7 +212,7 @@ func (p *put) commit(ctx context.Context, send func(guard http.Header) ([]string
 		if err := p.look(ctx); err != nil {
 			return nil, err
 		}
-		if races == maxRaces {
+		if races == maxRaces || !again && overtaken(err) {
 			return nil, lost(muxcore.OpPut, p.key, p.old)
 		}
 	}
@@ -184,12 +220,17 @@ func (p *put) commit(ctx context.Context, send func(guard http.Header) ([]string
 
 // raced tells whether a conditional write failed because what is there is not what was found.
 func raced(err error) bool {
+	code := muxcore.CodeOf(err)
+	return overtaken(err) || code == muxcore.CodePreconditionFailed || code == muxcore.CodeKeyNotFound
+}
+
+// overtaken tells whether a conditional write failed because somebody else wrote at the same time.
+func overtaken(err error) bool {
 	switch codeOf(err) {
 	case conditionalConflict, "OperationAborted":
 		return true
 	}
-	code := muxcore.CodeOf(err)
-	return code == muxcore.CodePreconditionFailed || code == muxcore.CodeKeyNotFound
+	return false
 }
 
 // lost is the error of a conditional write for which others were too fast.
