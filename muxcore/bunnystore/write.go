@@ -47,19 +47,14 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 		return muxcore.PutResult{}, err
 	}
 	resp, err := s.send(ctx, q) //nolint:bodyclose // drained below
-	whole, bodyErr := q.body.Settle(ctx)
-	if err == nil {
-		wire.Drain(resp)
-	}
+	whole, err := q.body.Over(ctx, key, resp, err)
 	switch {
-	case bodyErr != nil && ctx.Err() == nil:
-		return muxcore.PutResult{}, wire.UploaderFault(key, bodyErr)
 	case err != nil:
 		return muxcore.PutResult{}, err
 	case resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK:
 		return muxcore.PutResult{}, s.putRefused(ctx, q, resp)
 	case !whole:
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
+		return muxcore.PutResult{}, wire.TooEarly(key)
 	}
 	info := muxcore.Info{Key: key, Size: q.body.Len(), Digests: opts.Digests}
 	info.ContentType = opts.ContentType

@@ -37,14 +37,8 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 		}
 		resp, err = up.Send(ctx, key, s.home, s.request(ctx, http.MethodPut, s.base.of(key), header)) //nolint:bodyclose // drained below
 	}
-	whole, bodyErr := up.Settle(ctx)
-	if err == nil {
-		wire.Drain(resp)
-	}
-	switch {
-	case bodyErr != nil && ctx.Err() == nil:
-		return muxcore.PutResult{}, wire.UploaderFault(key, bodyErr)
-	case err != nil:
+	whole, err := up.Over(ctx, key, resp, err)
+	if err != nil {
 		return muxcore.PutResult{}, err
 	}
 	return s.stored(ctx, key, up, whole, resp, &opts)
@@ -58,7 +52,7 @@ func (s *Store) stored(ctx context.Context, key string, up *wire.Upload, whole b
 		return muxcore.PutResult{}, s.writeRefused(ctx, muxcore.OpPut, key, resp, &opts.Conditions)
 	}
 	if !whole {
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
+		return muxcore.PutResult{}, wire.TooEarly(key)
 	}
 	info := muxcore.Info{
 		Key: key, Size: up.Len(), ETag: wire.ETag(resp.Header["Etag"]), ModTime: wire.Time(wire.First(resp.Header, "Last-Modified")),

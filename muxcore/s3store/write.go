@@ -70,7 +70,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	case err != nil:
 		return muxcore.PutResult{}, wire.At(muxcore.OpPut, key, err)
 	case !whole:
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
+		return muxcore.PutResult{}, wire.TooEarly(key)
 	}
 	info := muxcore.Info{Key: key, Size: p.sent, ETag: wire.ETag(native), Digests: opts.Digests, Attributes: opts.Attributes, ModTime: opts.ModTime}
 	if opts.ETag != "" {

@@ -42,19 +42,14 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	}
 	q.body = wire.NewUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
 	resp, err := s.send(ctx, q) //nolint:bodyclose // drained, or taken over
-	whole, bodyErr := q.body.Settle(ctx)
-	if err == nil {
-		wire.Drain(resp)
-	}
+	whole, err := q.body.Over(ctx, key, resp, err)
 	switch {
-	case bodyErr != nil && ctx.Err() == nil:
-		return muxcore.PutResult{}, wire.UploaderFault(key, bodyErr)
 	case err != nil:
 		return muxcore.PutResult{}, err
 	case resp.StatusCode != http.StatusCreated:
 		return muxcore.PutResult{}, s.putRefused(q, resp)
 	case !whole:
-		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: wire.ErrTooEarly}
+		return muxcore.PutResult{}, wire.TooEarly(key)
 	}
 	_ = s.sweep(ctx, key, old.segments) // the new object is there: what is left over hurts nobody
 	s.purgeAfter(ctx, key)

@@ -15,6 +15,11 @@ import (
 // ErrTooEarly is the cause where a service said yes to an upload that it cannot have.
 var ErrTooEarly = errors.New("the service answered before it had the whole body")
 
+// TooEarly is the error of a Put that was answered like a success before its whole body was read.
+func TooEarly(key string) error {
+	return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpPut, Key: key, Err: ErrTooEarly}
+}
+
 // Begin is what every call begins with.
 func Begin(ctx context.Context, op muxcore.Op, key string) error {
 	if err := muxcore.CheckStoreKey(key); err != nil {

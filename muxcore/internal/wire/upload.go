@@ -125,6 +125,19 @@ func (u *Upload) Settle(ctx context.Context) (whole bool, err error) {
 	return u.TakeBack(wait)
 }
 
+// Over ends the exchange of a Put that was answered with resp or ended with err: the body is taken back (see [Upload.Settle]), the answer
+// drained, and the error is the uploader's if that is whose fault it was.
+func (u *Upload) Over(ctx context.Context, key string, resp *http.Response, err error) (whole bool, _ error) {
+	whole, bodyErr := u.Settle(ctx)
+	if err == nil {
+		Drain(resp)
+	}
+	if bodyErr != nil && ctx.Err() == nil {
+		err = UploaderFault(key, bodyErr)
+	}
+	return whole, err
+}
+
 // TakeBack ends the transport's reading. whole tells whether all of the body was read and found right; err is what else
 // ended it. A read that is still under way after the time given is left to itself: nothing is known then.
 func (u *Upload) TakeBack(wait time.Duration) (whole bool, err error) {
