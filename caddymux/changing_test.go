@@ -117,7 +117,7 @@ func TestAPublicBackendThatWasAddedBeforeKeepsACertificateStorageOut(t *testing.
 
 // Nor does it come in by trees that a certificate storage uses, or that use one.
 func TestNoPublicBackendReachesACertificateStorageByOtherTrees(t *testing.T) {
-	c := run(t, `respond "not yet"`)
+	c := idle(t)
 	config, err := adapt(t, strings.Replace(strings.Replace(c.config("storage_mux {\n use user\n}"), `storage file_system "`+c.dir+`/caddy"`, "storage storage_mux t", 1), "{\n",
 		"{\nstorage_mux t {\n backend a use inner\n}\nstorage_mux inner memory: memory:\nstorage_mux user {\n backend x use inner\n}\nstorage_mux other memory:\nstorage_mux public memory:\n", 1))
 	if err != nil {

@@ -85,6 +85,14 @@ const globals = `{
 // client of it. {{dir}} is the test's folder.
 func run(t testing.TB, site string) *client {
 	t.Helper()
+	c := idle(t)
+	c.load(site)
+	return c
+}
+
+// idle is the client of a Caddy that is given its first config later, and stopped when the test ends.
+func idle(t testing.TB) *client {
+	t.Helper()
 	dir := socketDir(t)
 	c := &client{t: t, dir: dir, socket: filepath.Join(dir, "s")}
 	c.http = &http.Client{
@@ -103,7 +111,6 @@ func run(t testing.TB, site string) *client {
 			t.Errorf("stopping Caddy: %v", err)
 		}
 	})
-	c.load(site)
 	return c
 }
 

@@ -86,7 +86,7 @@ func (c *client) loadJSON(site string, change func(config map[string]any)) {
 func TestChangesAreToldToTheEventsAppAndTheLogOnce(t *testing.T) {
 	f := scripted(t, "told")
 	forgetEvents()
-	c := run(t, `respond "not yet"`)
+	c := idle(t)
 	log := filepath.Join(c.dir, "log")
 	site := "storage_mux {\n name t\n cooldown 1ms\n backend eu mux {\n cooldown 1ms\n backend f scripted told\n backend m memory\n }\n}"
 	c.loadJSON(site, func(config map[string]any) {

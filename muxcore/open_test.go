@@ -14,23 +14,24 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-// mute is a store that, while it is on, does what it is asked to put and says that it has failed.
+// mute is a store that, while it is on, does what it is asked to put of one size and says that it has failed.
 type mute struct {
 	*hooked
-	on atomic.Bool
+	size int64
+	on   atomic.Bool
 }
 
 func (s *mute) Put(ctx context.Context, key string, body io.Reader, size int64, opts muxcore.PutOptions) (muxcore.PutResult, error) {
 	r, err := s.hooked.Put(ctx, key, body, size, opts)
-	if err == nil && s.on.Load() {
+	if err == nil && size == s.size && s.on.Load() {
 		err = errUnavailable
 	}
 	return r, err
 }
 
-// mutes has the backend go silent.
-func mutes(b *muxcore.Backend, h *hooked) *mute {
-	s := &mute{hooked: h}
+// mutes has the backend be silent about what is put of that size.
+func mutes(b *muxcore.Backend, h *hooked, size int) *mute {
+	s := &mute{hooked: h, size: int64(size)}
 	s.on.Store(true)
 	b.Store = s
 	return s
@@ -61,7 +62,7 @@ func TestAFailedWriteLeavesBackendsAlike(t *testing.T) {
 	for _, size := range []int{10, 100_000} {
 		synctest.Test(t, func(t *testing.T) {
 			backends, hooks := crowd(t, 1, 1)
-			silent := mutes(&backends[0], hooks[0])
+			silent := mutes(&backends[0], hooks[0], size)
 			m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror, Timeout: time.Second, Journal: newJournal(t).Scope("")}, backends...)
 			hooks[1].set(hangs)
 			wantFailedPut(t, m, long(size))
@@ -80,7 +81,7 @@ func TestAFailedWriteElsewhereLeavesBackendsAlike(t *testing.T) {
 	for _, size := range []int{10, 100_000} {
 		synctest.Test(t, func(t *testing.T) {
 			backends, hooks := crowd(t, 1, 1)
-			silent := mutes(&backends[1], hooks[1])
+			silent := mutes(&backends[1], hooks[1], size)
 			m := newMux(t, muxcore.Settings{Journal: newJournal(t).Scope("")}, backends...)
 			if err := m.Drain(t.Context(), "b0"); err != nil {
 				t.Fatal(err)
@@ -110,7 +111,7 @@ func TestAFailedWriteThatWentOnLeavesBackendsAlike(t *testing.T) {
 			t.Run(fmt.Sprintf("then the others %s, marked %v", name, marked), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					backends, hooks := crowd(t, 1, 1, 1)
-					silent := mutes(&backends[0], hooks[0])
+					silent := mutes(&backends[0], hooks[0], len("new"))
 					m := newMux(t, muxcore.Settings{Timeout: time.Second, Journal: newJournal(t).Scope("")}, backends...)
 					if marked {
 						markOf(t, m)
