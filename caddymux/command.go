@@ -113,20 +113,38 @@ func (c *command) cobra() *cobra.Command {
 
 // start provisions the trees, opens the one that is meant, and runs the command.
 func (c *command) start(cmd *cobra.Command, args []string) (err error) {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	flags := cmd.Flags()
-	x := &call{ctx: ctx, cmd: cmd, args: args, out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), json: flagOf(flags.GetBool, "json")}
+	x := &call{cmd: cmd, args: args, out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), json: flagOf(flags.GetBool, "json")}
+	// An interrupt ends the process until here: a config may come from a terminal, and nothing is under way.
 	x.trees, err = loadTrees(flagOf(flags.GetString, "config"), flagOf(flags.GetString, "adapter"), flagOf(flags.GetString, "address"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.trees.close()) }()
-	if x.tree, err = x.trees.open(flagOf(flags.GetString, "tree"), !c.looks); err != nil {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second interrupt ends the process, whatever the first one waits for
+	x.ctx = ctx
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = errInterrupted
+		}
+	}()
+	if x.tree, err = x.trees.open(ctx, flagOf(flags.GetString, "tree"), !c.looks); err != nil {
 		return err
 	}
 	defer x.tree.release()
 	return c.run(x)
+}
+
+// errInterrupted is said of a command that was told to end before it was done.
+var errInterrupted = errors.New("interrupted")
+
+// hint writes a line to standard error that is no failure.
+func (x *call) hint(err error) {
+	if err != nil {
+		_, _ = fmt.Fprintln(x.errOut, "note:", visible(err.Error()))
+	}
 }
 
 // flagOf is the value of a flag that is declared.

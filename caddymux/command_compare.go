@@ -1,7 +1,6 @@
 package caddymux
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 func verifyFlags(cmd *cobra.Command) {
 	cmd.Flags().String("prefix", "", "Only keys that begin with this")
 	cmd.Flags().String("truth", "", "The backend whose word counts; default: that of the mode")
-	cmd.Flags().Bool("deep", false, "Read every byte, and compare that with the recorded digests")
+	cmd.Flags().Bool("deep", false, "Read every byte of every copy: compare them with each other, and with what is recorded of them")
 }
 
 // verifySummary is the last line of a comparison.
@@ -61,7 +60,7 @@ func runVerify(x *call) error {
 	}
 	bar.end()
 	if x.ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	if err := x.verified(&sum); err != nil {
 		return err
@@ -149,6 +148,10 @@ func runRepair(x *call) error {
 	if err != nil {
 		return err
 	}
+	if err := x.trees.unsure; err != nil {
+		return fmt.Errorf("whether a Caddy runs with this tree, which would have to do it, is not known: %w", err)
+	}
+	x.hint(x.trees.note)
 	p := &repairPrinter{call: x, bar: x.meter("repair", -1, nil)}
 	defer p.bar.end()
 	if x.trees.running {
@@ -169,7 +172,7 @@ func runRepair(x *call) error {
 		return err
 	}
 	if x.ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	return p.verdict()
 }
@@ -184,13 +187,11 @@ type repairPrinter struct {
 
 // byCaddy has the Caddy that runs do it.
 func (p *repairPrinter) byCaddy(query url.Values) error {
-	answer, err := p.trees.ask(http.MethodPost, adminPath+"/"+url.PathEscape(p.tree.name)+"/repair?"+query.Encode(), nil)
+	answer, err := p.trees.ask(p.ctx, 0, http.MethodPost, adminPath+"/"+url.PathEscape(p.tree.name)+"/repair?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }()                           // it was only read
-	stop := context.AfterFunc(p.ctx, func() { _ = answer.Body.Close() }) // which ends the repair
-	defer stop()
+	defer func() { _ = answer.Body.Close() }() // it was only read; the end of ctx ends the repair
 	lines := json.NewDecoder(answer.Body)
 	for {
 		var line repairLine

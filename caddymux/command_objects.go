@@ -1,6 +1,7 @@
 package caddymux
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -134,6 +135,7 @@ func runPut(x *call) error {
 	if err := muxcore.CheckKeyOf(x.tree.store, key); err != nil {
 		return err
 	}
+	x.hintRunning()
 	body, size, err := x.source()
 	if err != nil {
 		return err
@@ -155,10 +157,18 @@ func runPut(x *call) error {
 	return x.printf("%s: stored", key)
 }
 
+// hintRunning says, before something is written, what is not known of a Caddy that may have the tree.
+func (x *call) hintRunning() {
+	if err := x.trees.unsure; err != nil {
+		x.hint(fmt.Errorf("whether a Caddy runs with this tree is not known: %w", err))
+	}
+	x.hint(x.trees.note)
+}
+
 // source is what is to be put, and its length, -1 if that is not known.
 func (x *call) source() (io.ReadCloser, int64, error) {
 	if len(x.args) < 2 || x.args[1] == "-" {
-		return io.NopCloser(x.cmd.InOrStdin()), -1, nil
+		return x.interruptible(io.NopCloser(x.cmd.InOrStdin())), -1, nil
 	}
 	file, err := os.Open(x.args[1])
 	if err != nil {
@@ -172,9 +182,23 @@ func (x *call) source() (io.ReadCloser, int64, error) {
 		return nil, 0, errors.Join(err, file.Close())
 	}
 	if !info.Mode().IsRegular() {
-		return file, -1, nil
+		return x.interruptible(file), -1, nil
 	}
 	return file, info.Size(), nil
+}
+
+// interruptible reads from what may never come, such as a terminal or a pipe, until the command is interrupted. A read that is under
+// way then is left behind: nothing can end it, but the end of the process.
+func (x *call) interruptible(from io.ReadCloser) io.ReadCloser {
+	r, w := io.Pipe()
+	stop := context.AfterFunc(x.ctx, func() { _ = w.CloseWithError(errInterrupted) })
+	go func() {
+		defer stop()
+		_, err := io.Copy(w, from)
+		_ = w.CloseWithError(err)
+		_ = from.Close() // it was only read
+	}()
+	return r
 }
 
 // attributes are what the flags say about the object, under the rules of a PUT.
@@ -200,6 +224,7 @@ func (x *call) attributes() (muxcore.Attributes, error) {
 }
 
 func runRm(x *call) error {
+	x.hintRunning()
 	var failed []string
 	for _, key := range x.args {
 		var result muxcore.DeleteResult

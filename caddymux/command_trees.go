@@ -8,9 +8,9 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -29,7 +29,11 @@ type commandTrees struct {
 	doors []*door // of inline trees
 	admin string  // address of a Caddy that may run with the config
 
-	running bool // a Caddy answers there that has the opened tree
+	patience time.Duration // with the admin API
+
+	running bool  // a Caddy answers there that has the opened tree
+	unsure  error // why that is not known; then it may
+	note    error // what else is to be said of who answers there
 
 	parked []string // backends of the opened tree that live in another process, dotted
 }
@@ -76,7 +80,7 @@ func loadTrees(file, adapter, address string) (*commandTrees, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &commandTrees{app: app, admin: address}
+	all := &commandTrees{app: app, admin: address, patience: adminPatience}
 	for _, one := range inline {
 		d := new(door)
 		if _, err := d.enter(ctx, app, "", one.name, one.Mux); err != nil {
@@ -163,7 +167,7 @@ func remarshal(from, into any) error {
 }
 
 // open opens a tree. act says that it is to be read or written: then what lives in another process is out of service.
-func (all *commandTrees) open(name string, act bool) (*tree, error) {
+func (all *commandTrees) open(ctx context.Context, name string, act bool) (*tree, error) {
 	known := all.app.all()
 	names := make([]string, len(known))
 	for i, t := range known {
@@ -178,12 +182,12 @@ func (all *commandTrees) open(name string, act bool) (*tree, error) {
 		return nil, fmt.Errorf("unknown storage tree %q, known are %s", name, strings.Join(names, ", "))
 	default:
 		t := known[max(i, 0)]
-		return t, all.prepare(t, act)
+		return t, all.prepare(ctx, t, act)
 	}
 }
 
 // prepare opens the tree, and has it know what its journals say.
-func (all *commandTrees) prepare(t *tree, act bool) error {
+func (all *commandTrees) prepare(ctx context.Context, t *tree, act bool) error {
 	trees := append(t.root.usedTrees(), t) // each has its own journals
 	for _, one := range trees {
 		for _, dir := range one.root.journalDirs() {
@@ -202,33 +206,23 @@ func (all *commandTrees) prepare(t *tree, act bool) error {
 		return nil
 	}
 	for _, one := range trees {
-		var err error
-		if all.running, err = all.runs(one); err != nil { // of t in the end
-			return err
+		running, err := all.runs(ctx, one)
+		if ctx.Err() != nil {
+			t.release()
+			return context.Cause(ctx)
 		}
+		all.running, all.unsure = running, err // of t in the end
 		for _, dir := range one.root.journalDirs() {
-			handOver(journalOf(dir), one.name, all.running, all.ask)
+			handOver(journalOf(dir), one.name, running, func(method, uri string, body io.Reader) (*http.Response, error) {
+				return all.ask(context.WithoutCancel(ctx), all.patience, method, uri, body) // what is done is told, whatever becomes of the command
+			})
 		}
 	}
-	return all.park(t, t.root, "")
-}
-
-// runs tells whether a Caddy answers that has this tree: one of that name and mode, and with some of its backends, since others
-// may have come and gone at run time.
-func (all *commandTrees) runs(t *tree) (bool, error) {
-	answer, err := all.ask(http.MethodGet, adminPath+"/"+url.PathEscape(t.name), nil)
-	if err != nil {
-		return false, nil // nobody answers, or has no such tree
+	if err := all.park(t, t.root, ""); err != nil {
+		t.release()
+		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
-	var there muxcore.Stats
-	if err := json.NewDecoder(answer.Body).Decode(&there); err != nil {
-		return false, fmt.Errorf("admin API at %s: %w", all.admin, err)
-	}
-	here := t.store.Stats()
-	return there.Mode == here.Mode && slices.ContainsFunc(here.Backends, func(a muxcore.BackendStats) bool {
-		return slices.ContainsFunc(there.Backends, func(b muxcore.BackendStats) bool { return a.Name == b.Name })
-	}), nil
+	return nil
 }
 
 // park takes the backends out of service that live in another process.
@@ -256,9 +250,4 @@ func (all *commandTrees) park(t *tree, b *branch, above string) error {
 func (all *commandTrees) leftOut(err error) bool {
 	e, ok := errors.AsType[*muxcore.Error](err)
 	return ok && e.Code == muxcore.CodeBackendDraining && slices.Contains(all.parked, e.Backend)
-}
-
-// ask is an [askAdmin].
-func (all *commandTrees) ask(method, uri string, body io.Reader) (*http.Response, error) {
-	return caddycmd.AdminAPIRequest(all.admin, method, uri, nil, body)
 }

@@ -210,7 +210,7 @@ func TestACommandRemembersNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := all.open("t", true)
+	one, err := all.open(t.Context(), "t", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -42,19 +44,49 @@ type Ran struct {
 // Caddyfile as it was started with.
 func (c *Caddy) Run(stdin string, args ...string) Ran {
 	c.tb.Helper()
+	return c.Begin(strings.NewReader(stdin), args...).End()
+}
+
+// Running is a command that was begun.
+type Running struct {
+	c            *Caddy
+	cmd          *exec.Cmd
+	cancel       context.CancelFunc
+	out, trouble bytes.Buffer
+}
+
+// Begin is Run for a command that a test has more to do with. A standard input that does not end must be a file.
+func (c *Caddy) Begin(stdin io.Reader, args ...string) *Running {
+	c.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), cliWithin)
-	defer cancel()
 	args = append(args, "--config", filepath.Join(c.env["HOME"], "Caddyfile"))
-	cmd := exec.CommandContext(ctx, Binary(c.tb), args...)
-	cmd.Env, cmd.Dir, cmd.Stdin = c.environ(), c.Dir, strings.NewReader(stdin)
-	var out, trouble bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &trouble
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	r := &Running{c: c, cmd: exec.CommandContext(ctx, Binary(c.tb), args...), cancel: cancel}
+	r.cmd.Env, r.cmd.Dir, r.cmd.Stdin = c.environ(), c.Dir, stdin
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.trouble
+	if err := r.cmd.Start(); err != nil {
 		c.tb.Fatalf("caddy %s: %v", strings.Join(args, " "), err)
 	}
-	return Ran{cmd.ProcessState.ExitCode(), out.String(), trouble.String()}
+	return r
+}
+
+// Interrupt is Ctrl-C.
+func (r *Running) Interrupt() {
+	r.c.tb.Helper()
+	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
+		r.c.tb.Fatal(err)
+	}
+}
+
+// End waits until the command has ended.
+func (r *Running) End() Ran {
+	r.c.tb.Helper()
+	defer r.cancel()
+	err := r.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		r.c.tb.Fatalf("caddy %s: %v", strings.Join(r.cmd.Args[1:], " "), err)
+	}
+	return Ran{r.cmd.ProcessState.ExitCode(), r.out.String(), r.trouble.String()}
 }
 
 // Prepare writes the Caddyfile of a Caddy that is not started, for [Caddy.Run].
