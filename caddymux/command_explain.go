@@ -22,6 +22,8 @@ type explained struct {
 	Key      string             `json:"key,omitempty"`
 	Mode     muxcore.Mode       `json:"mode"`
 	OnMiss   string             `json:"on_miss"`
+	Code     muxcore.Code       `json:"code,omitempty"` // of the error that it ends with, whatever is asked
+	Failure  string             `json:"failure,omitempty"`
 	Backends []explainedBackend `json:"backends"`
 }
 
@@ -81,7 +83,7 @@ func runExplain(x *call) error {
 
 // explainBranch puts together what the config says and what the core would do.
 func explainBranch(b *branch, plan *muxcore.Explanation) *explained {
-	t := &explained{Mode: plan.Mode, OnMiss: "stop", Backends: []explainedBackend{}}
+	t := &explained{Mode: plan.Mode, OnMiss: "stop", Code: plan.Code, Failure: plan.Failure, Backends: []explainedBackend{}}
 	if b.set.OnMissNext || plan.Mode == muxcore.Mirror {
 		t.OnMiss = "next"
 	}
@@ -217,12 +219,10 @@ func (c *capabilities) words() string {
 	return strings.Join(words, ", ")
 }
 
-// outcome says what it comes to where nobody can be asked.
+// outcome says what it comes to where it can only fail.
 func (x *call) outcome(t *explained) error {
-	for i := range t.Backends {
-		if t.Backends[i].Turn > 0 {
-			return nil
-		}
+	if t.Code == "" {
+		return nil
 	}
-	return x.printf("nobody can be asked: %s", string(muxcore.CodeAllBackendsDown))
+	return x.printf("%s fails: %s: %s", t.Op, string(t.Code), t.Failure)
 }

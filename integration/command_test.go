@@ -235,6 +235,12 @@ func TestExplainAnswersWhatIf(t *testing.T) {
 	if text := ok(t, c, "", "explain", "--down", "one,eu.x,eu.y,spare"); !strings.Contains(text, "STORAGE_MUX.ALL_BACKENDS_DOWN") {
 		t.Errorf("explain with all down:\n%s", text)
 	}
+	if text := ok(t, c, "", "explain", "--down", "eu"); strings.Count(text, "not asked: taken for down") != 3 {
+		t.Errorf("explain with a whole mux down:\n%s", text)
+	}
+	if text := ok(t, c, "", "explain", "--op", "put", "--key", "CON/x"); !strings.Contains(text, "put fails: STORAGE.INVALID_KEY: ") {
+		t.Errorf("explain of a key that cannot be:\n%s", text)
+	}
 	tree := decodeLines(t, ok(t, c, "", "explain", "--down", "one", "--op", "put", "--json"))[0]
 	backends := tree["backends"].([]any)
 	eu := backends[1].(map[string]any)

@@ -12,12 +12,17 @@ import (
 type ExplainOptions struct {
 	Op   Op       // OpGet (also for OpNone), OpStat, OpPut or OpDelete
 	Key  string   // "" any key
-	Down []string // backends to be taken for down whatever their health, dotted through nested muxes
+	Down []string // backends to be taken for down whatever their health, dotted through nested muxes; a mux with all that is in it
 }
 
 // Explanation says how a mux would go about an operation as it stands.
 type Explanation struct {
-	Mode     Mode       `json:"mode"`
+	Mode Mode `json:"mode"`
+
+	// Code is the error that the operation fails with as things stand, whatever is asked, and Failure says why; "" it may succeed.
+	Code    Code   `json:"code,omitempty"`
+	Failure string `json:"failure,omitempty"`
+
 	Backends []Prospect `json:"backends"` // in config order
 }
 
@@ -50,24 +55,34 @@ func (m *Mux) Explain(opts ExplainOptions) (Explanation, error) {
 			return Explanation{}, &Error{Code: CodeBackendNotFound, Backend: name}
 		}
 	}
-	return m.explain(&opts, ""), nil
+	return m.explain(&opts, "", false), nil
 }
 
-// explain is Explain of a mux whose backends' names have the prefix above.
-func (m *Mux) explain(opts *ExplainOptions, above string) Explanation {
+// explain is Explain of a mux whose backends' names have the prefix above, all of them taken for down if the mux is.
+func (m *Mux) explain(opts *ExplainOptions, above string, down bool) Explanation {
 	x := Explanation{Mode: m.set.Mode, Backends: []Prospect{}}
 	v := m.current()
 	p := &pool{}
+	resort := resort{m: m, op: opts.Op}
 	for _, b := range v.all {
 		one := Prospect{Name: b.Name}
 		dotted := above + b.Name
+		taken := down || slices.Contains(opts.Down, dotted)
 		if b.nested != nil {
-			inner := b.nested.explain(opts, dotted+".")
+			inner := b.nested.explain(opts, dotted+".", taken)
 			one.Mux = &inner
 		}
-		one.Why = m.bars(b, opts, slices.Contains(opts.Down, dotted) || one.Mux.dead())
+		one.Why = m.bars(b, opts)
 		switch {
 		case one.Why != "":
+		case taken:
+			one.Why = "taken for down"
+			resort.add(b, true)
+		case one.Mux.fails():
+			one.Why = "it would fail: " + one.Mux.Failure
+		case !b.health(opts.Op).eligible(m.set.Now()):
+			one.Why = m.downWhy(b, opts.Op)
+			resort.add(b, false)
 		case b.Backup:
 			p.backups = append(p.backups, b)
 		default:
@@ -75,23 +90,28 @@ func (m *Mux) explain(opts *ExplainOptions, above string) Explanation {
 		}
 		x.Backends = append(x.Backends, one)
 	}
+	if down {
+		resort.first = nil
+	}
 	if opts.Op.Writes() {
 		x.writes(m, p, opts)
 	} else {
 		x.reads(m, p, opts)
 	}
+	x.foretell(m, v, opts, &resort)
 	return x
 }
 
-// dead tells whether a mux would ask nobody.
-func (x *Explanation) dead() bool {
-	return x != nil && !slices.ContainsFunc(x.Backends, func(one Prospect) bool { return one.Turn > 0 })
+// fails tells whether a mux would fail whoever is well, and ask nobody.
+func (x *Explanation) fails() bool { return x != nil && x.Code != "" && !x.asks() }
+
+// asks tells whether anybody is asked.
+func (x *Explanation) asks() bool {
+	return slices.ContainsFunc(x.Backends, func(one Prospect) bool { return one.Turn > 0 })
 }
 
-// bars is why a backend is not asked; "" if it may be.
-func (m *Mux) bars(b *backend, opts *ExplainOptions, down bool) string {
-	h := b.health(opts.Op)
-	hv := h.view()
+// bars is why a backend is not asked, whatever its health; "" if it may be.
+func (m *Mux) bars(b *backend, opts *ExplainOptions) string {
 	everyWriter := opts.Op == OpDelete || m.mode.fanout
 	switch stage := b.drain.stage.Load(); {
 	case stage == draining:
@@ -104,21 +124,17 @@ func (m *Mux) bars(b *backend, opts *ExplainOptions, down bool) string {
 		return "cannot write"
 	case b.weight.Load() == 0 && (!opts.Op.Writes() || !everyWriter):
 		return "weight 0"
-	case down && b.nested != nil:
-		return "none of its backends can be asked"
-	case down:
-		return "taken for down"
-	case !h.eligible(m.set.Now()) && hv.trial:
-		return fmt.Sprintf("down (%v), a trial is under way", hv.err)
-	case !h.eligible(m.set.Now()):
-		return fmt.Sprintf("down (%v), next trial at %s", hv.err, hv.until.UTC().Format(time.RFC3339))
-	}
-	if opts.Key != "" {
-		if err := CheckKeyOf(b.Store, opts.Key); err != nil {
-			return "cannot hold this key"
-		}
 	}
 	return ""
+}
+
+// downWhy says of a backend that is down what is known of that.
+func (m *Mux) downWhy(b *backend, op Op) string {
+	hv := b.health(op).view()
+	if hv.trial {
+		return fmt.Sprintf("down (%v), a trial is under way", hv.err)
+	}
+	return fmt.Sprintf("down (%v), next trial at %s", hv.err, hv.until.UTC().Format(time.RFC3339))
 }
 
 // set gives a backend its part.
@@ -266,20 +282,12 @@ func (x *Explanation) writes(m *Mux, p *pool, opts *ExplainOptions) {
 	for _, b := range slices.Concat(p.ready, p.backups) {
 		x.set(b, 1, 1, "every writable backend is written to")
 	}
-	if !m.mode.origin || opts.Op != OpPut || len(x.Backends) == 0 {
-		return
-	}
-	origin := &x.Backends[0]
-	if origin.Turn > 0 {
-		origin.Why = "the origin: its word decides, and the others commit after it"
-		return
-	}
-	for i := range x.Backends {
-		if one := &x.Backends[i]; one.Turn > 0 {
-			one.Turn, one.Share, one.Why = 0, 0, "the origin cannot be asked, so nothing is written"
-		}
+	if m.mode.origin && x.Backends[0].Turn > 0 {
+		x.Backends[0].Why = whyOrigin
 	}
 }
+
+const whyOrigin = "the origin: its word decides, and the others commit after it"
 
 // put is writes for a put that goes to one backend.
 func (x *Explanation) put(m *Mux, p *pool, key string) {

@@ -115,7 +115,7 @@ func TestExplainOfNestedMuxes(t *testing.T) {
 		"":            "eu:1/1[b1:1/1 b2:1/1] b0:2/0",
 		"eu.b1":       "eu:1/1[b1:0/0 b2:1/1] b0:2/0",
 		"eu.b1,eu.b2": "eu:0/0[b1:0/0 b2:0/0] b0:1/1",
-		"eu":          "eu:0/0[b1:1/1 b2:1/1] b0:1/1",
+		"eu":          "eu:0/0[b1:0/0 b2:0/0] b0:1/1",
 	} {
 		opts := muxcore.ExplainOptions{Key: "k"}
 		if down != "" {

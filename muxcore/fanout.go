@@ -163,10 +163,12 @@ func (t *tally) put(o *operation, n *memo) PutResult {
 }
 
 // quorum is how many backends must hold what the operation puts.
-func (m *Mux) quorum(o *operation) int {
-	n := len(o.view.writers)
+func (m *Mux) quorum(o *operation) int { return m.quorumOf(o.call.op, len(o.view.writers)) }
+
+// quorumOf is that with n backends that are written to.
+func (m *Mux) quorumOf(op Op, n int) int {
 	switch q := m.set.WriteQuorum; {
-	case o.call.op != OpPut || m.set.Mode != Mirror:
+	case op != OpPut || m.set.Mode != Mirror:
 		return 0
 	case q == QuorumAll:
 		return n

@@ -26,6 +26,8 @@ type operation struct {
 	unsure   int   // answered for those inside that do not have the key; others inside could not be asked
 	other    int   // have another object than the one to go on with
 	unable   error // of one that cannot do what was asked for, such as to read a part or to decide conditions
+	unfit    error // of the first that can never hold such a key
+	unfits   int   // of them, who count among missed as well
 	from     *backend
 	lacking  []*backend // of those missed, who may get a copy (read repair)
 	lastErr  error      // of the last backend that did not answer
@@ -234,6 +236,13 @@ func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
 			return true
 		}
 	}
+	if (o.call.op == OpGet || o.call.op == OpStat) && errors.Is(o.answer.err, ErrInvalidKey) {
+		if o.unfits++; o.unfit == nil {
+			o.unfit = m.annotate(o.answer.err, &o.call, b, 0)
+		}
+		o.missed++ // it knows without looking, and it is no news of the key itself
+		return true
+	}
 	if o.call.get.Same != nil && class == ClassSemantic {
 		o.other++ // it answered, and is no help
 		return true
@@ -296,6 +305,8 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 	case o.other > 0 && o.lastErr == nil:
 		e.Code, e.Backend = CodePreconditionFailed, ""
 		return e
+	case o.unfits > 0 && o.unfits == len(o.walk.p.members):
+		return o.unfit
 	case o.missed > 0 && o.missed == len(o.walk.p.members):
 		e.Code, e.Backend, e.Err = CodeKeyNotFound, "", nil
 		return e
