@@ -113,8 +113,9 @@ func (d *description) sum() []byte {
 
 // info describes the object at key.
 func (d *description) info(key string) muxcore.Info {
-	info := muxcore.Info{Key: key, Size: d.Length, ModTime: timeOf(d.LastChanged)}
+	info := muxcore.Info{Key: key, Size: max(d.Length, -1), ModTime: timeOf(d.LastChanged)}
 	info.ContentType = d.ContentType
+	wire.Fields(&info.Attributes)
 	if sum := d.sum(); sum != nil {
 		info.ETag, info.Digests.SHA256 = tagOf(sum), sum
 	}

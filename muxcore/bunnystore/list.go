@@ -57,7 +57,7 @@ func (s *Store) members(ctx context.Context, dir string) ([]wire.Member, error) 
 	if resp.StatusCode != http.StatusOK {
 		return nil, s.refused(muxcore.OpList, dir, resp)
 	}
-	all, err := readFolder(json.NewDecoder(resp.Body), dir)
+	all, err := readFolder(resp.Body, dir)
 	if err != nil {
 		if muxcore.CodeOf(err) == "" {
 			return nil, wire.Broke(ctx, muxcore.OpList, dir, fmt.Errorf("reading the list of a folder: %w", err))
@@ -69,21 +69,24 @@ func (s *Store) members(ctx context.Context, dir string) ([]wire.Member, error) 
 }
 
 // readFolder reads an array of descriptions, one by one.
-func readFolder(dec *json.Decoder, dir string) ([]wire.Member, error) {
+func readFolder(body io.Reader, dir string) ([]wire.Member, error) {
+	in := wire.Metered{Src: body, Most: maxDescription}
+	dec := json.NewDecoder(&in)
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
 		return nil, errors.Join(err, errors.New("it is no array"))
 	}
 	var all []wire.Member
-	for dec.More() {
+	for n := 0; dec.More(); n++ {
 		var d description
 		if err := dec.Decode(&d); err != nil {
 			return nil, err
 		}
-		if d.Name == "" || strings.Contains(d.Name, "/") {
-			continue // no key can name it
-		}
-		if len(all) == wire.MaxMembers {
+		in.Again()
+		if n == wire.MaxMembers {
 			return nil, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: dir, Err: fmt.Errorf("more than %d members", wire.MaxMembers)}
+		}
+		if d.Name == "" || len(d.Name) > muxcore.MaxKeyLength || strings.Contains(d.Name, "/") {
+			continue // no key can name it
 		}
 		m := wire.Member{Key: dir + d.Name}
 		if d.Directory {

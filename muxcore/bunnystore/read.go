@@ -128,7 +128,7 @@ func (s *Store) place(ctx context.Context, key string, resp *http.Response, info
 		case !ok || !r.Has || r.First != offset || r.Length() != length:
 			return 0, &muxcore.Error{
 				Code: muxcore.CodeUnavailable, Op: muxcore.OpGet, Key: key,
-				Err: fmt.Errorf("answer 206 is wrong: Content-Range %q for %d bytes from %d", v, length, offset),
+				Err: fmt.Errorf("answer 206 is wrong: Content-Range %q for %d bytes from %d", wire.Clip(v, 100), length, offset),
 			}
 		case r.Size >= 0 && r.Size != info.Size:
 			return 0, changed(key)

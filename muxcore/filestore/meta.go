@@ -119,9 +119,11 @@ func parseField(name, value string, info *muxcore.Info) bool {
 	switch name {
 	case "etag":
 		info.ETag, info.ETagStored = unescape(value), true
-		ok = value != ""
+		ok = muxcore.IsStrong(info.ETag)
 	case "own-etag":
 		info.ETag = unescape(value)
+		tag, rest, valid := muxcore.CutETag(info.ETag)
+		ok = info.ETag == "" || valid && rest == "" && tag == info.ETag
 	case "modified":
 		info.ModTime, ok = parseTime(value)
 	case "md5":
@@ -175,7 +177,9 @@ func parseTime(s string) (time.Time, bool) {
 	if err != nil || nerr != nil || nsec < 0 || nsec >= 1e9 {
 		return time.Time{}, false
 	}
-	return time.Unix(sec, nsec), true
+	at := time.Unix(sec, nsec)
+	year := at.UTC().Year() // beyond these, no header field and no JSON can hold it
+	return at, year >= 0 && year <= 9999
 }
 
 func parseDigest(s string, size int) ([]byte, bool) {

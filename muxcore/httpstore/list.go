@@ -101,7 +101,7 @@ func (s *Store) members(ctx context.Context, dir string) ([]wire.Member, error) 
 	}
 	defer found.close()
 	var all []wire.Member
-	for {
+	for n := 0; ; n++ {
 		r, err := found.next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -113,10 +113,10 @@ func (s *Store) members(ctx context.Context, dir string) ([]wire.Member, error) 
 		switch {
 		case err != nil:
 			return nil, found.fault(err)
-		case name == "":
-			continue
-		case len(all) == wire.MaxMembers:
+		case n > wire.MaxMembers: // and the collection itself
 			return nil, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: dir, Err: fmt.Errorf("more than %d members", wire.MaxMembers)}
+		case name == "", len(name) > muxcore.MaxKeyLength: // no key can have it
+			continue
 		}
 		all = append(all, wire.Member{Key: dir + name, Info: r.info})
 	}
@@ -132,7 +132,7 @@ func (r *resource) nameIn(collection string) (string, error) {
 		return "", nil
 	}
 	if !strings.HasPrefix(path, collection) {
-		return "", fmt.Errorf("href %q is outside of the collection %q", r.raw, collection)
+		return "", fmt.Errorf("href %q is outside of the collection %q", wire.Clip(r.raw, maxShown), collection)
 	}
 	raw := strings.TrimSuffix(r.raw, "/")
 	name, err := url.PathUnescape(raw[strings.LastIndexByte(raw, '/')+1:])

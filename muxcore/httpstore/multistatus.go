@@ -18,6 +18,7 @@ import (
 const (
 	maxResource = 1 << 20  // bytes of XML that may describe one resource
 	maxText     = 16 << 10 // bytes of one property
+	maxShown    = 300      // bytes of what came, in an error
 )
 
 var errText = fmt.Errorf("a property of more than %d bytes", maxText)
@@ -37,12 +38,12 @@ type multistatus struct {
 	key  string
 	resp *http.Response
 	xml  *xml.Decoder
-	in   metered
+	in   wire.Metered
 	root bool // its start was seen
 }
 
 func newMultistatus(ctx context.Context, op muxcore.Op, key string, resp *http.Response) *multistatus {
-	m := &multistatus{ctx: ctx, op: op, key: key, resp: resp, in: metered{src: resp.Body}}
+	m := &multistatus{ctx: ctx, op: op, key: key, resp: resp, in: wire.Metered{Src: resp.Body, Most: maxResource}}
 	m.xml = xml.NewDecoder(&m.in)
 	return m
 }
@@ -52,7 +53,7 @@ func (m *multistatus) close() { wire.Drain(m.resp) }
 // next gives the next resource, io.EOF after the last. Resources that are said to be gone are left out.
 func (m *multistatus) next() (*resource, error) {
 	for {
-		m.in.left = maxResource
+		m.in.Again()
 		token, err := m.xml.Token()
 		if err != nil {
 			return nil, m.fault(err)
@@ -61,7 +62,7 @@ func (m *multistatus) next() (*resource, error) {
 		case xml.StartElement:
 			if !m.root {
 				if t.Name != (xml.Name{Space: "DAV:", Local: "multistatus"}) {
-					return nil, m.fault(fmt.Errorf("<%s> in place of <multistatus>", t.Name.Local))
+					return nil, m.fault(fmt.Errorf("<%s> in place of <multistatus>", wire.Clip(t.Name.Local, maxShown)))
 				}
 				m.root = true
 				continue
@@ -94,24 +95,6 @@ func (m *multistatus) fault(err error) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return wire.Broke(m.ctx, m.op, m.key, fmt.Errorf("reading the multistatus answer: %w", err))
-}
-
-// metered refuses to read more than is left.
-type metered struct {
-	src  io.Reader
-	left int
-}
-
-func (m *metered) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, fmt.Errorf("more than %d bytes for one resource", maxResource)
-	}
-	if len(p) > m.left {
-		p = p[:m.left]
-	}
-	n, err := m.src.Read(p)
-	m.left -= n
-	return n, err
 }
 
 // element is a response element of RFC 4918: what it says that we asked for.
@@ -230,7 +213,7 @@ func (e *element) resource() (*resource, error) {
 	}
 	r := &resource{raw: raw, collection: e.known.collection || strings.HasSuffix(raw, "/"), info: muxcore.Info{Size: -1}}
 	if r.path, err = url.PathUnescape(raw); err != nil {
-		return nil, fmt.Errorf("href %q: %w", e.href, err)
+		return nil, fmt.Errorf("href %q: %w", wire.Clip(e.href, maxShown), err)
 	}
 	if size, ok := wire.ParsePosition(strings.TrimSpace(e.known.length)); ok {
 		r.info.Size = size
@@ -238,6 +221,7 @@ func (e *element) resource() (*resource, error) {
 	r.info.ETag = wire.ETag([]string{e.known.etag})
 	r.info.ModTime = wire.Time(strings.TrimSpace(e.known.modified))
 	r.info.ContentType = strings.TrimSpace(e.known.contentType)
+	wire.Fields(&r.info.Attributes)
 	return r, nil
 }
 
@@ -265,7 +249,7 @@ func pathOf(href string) (string, error) {
 		path = path[:i]
 	}
 	if !strings.HasPrefix(path, "/") {
-		return "", fmt.Errorf("href %q is not an absolute path", href)
+		return "", fmt.Errorf("href %q is not an absolute path", wire.Clip(href, maxShown))
 	}
 	return path, nil
 }

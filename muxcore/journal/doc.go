@@ -10,7 +10,8 @@
 //
 // It is a log of lines: the CRC-32C of the rest in hex, a blank, and JSON. Each line holds the whole state of one key, so
 // the last one counts, and a number, so that a missing one shows. It is rewritten when most of it is out of date. A line
-// that was being written when the process ended is dropped: nobody was told that it is there. Damage anywhere else costs
+// that breaks off, as it was being written when the process ended, is dropped: nobody was told that it is there. Damage
+// anywhere else, in a last line that has its end as well, costs
 // what was said before it: every backend is then to be compared in full ([Scope.Doubtful]), and nothing is deleted on the
 // word of a damaged file.
 //

@@ -66,7 +66,7 @@ type content struct {
 	seq     uint64
 	lines   uint64
 	scopes  map[string]*scopeContent
-	damaged bool // something is missing before the last good line: what stood before is not to be relied on
+	damaged bool // something is missing that was written to its end: what stood before is not to be relied on
 	torn    bool // the last line was not written to its end
 }
 
@@ -83,7 +83,7 @@ var errVersion = errors.New("written by a newer version")
 func parse(src io.Reader) (*content, error) {
 	c := &content{scopes: make(map[string]*scopeContent)}
 	in := bufio.NewReaderSize(src, 64<<10)
-	bad := false // since the last good line
+	bad, broken := false, false // since the last good line: anything, a line that was written to its end
 	for {
 		line, whole, err := readLine(in)
 		ended := errors.Is(err, io.EOF)
@@ -93,15 +93,18 @@ func parse(src io.Reader) (*content, error) {
 		if len(line) > 0 || whole {
 			r, lineErr := parseLine(line)
 			if lineErr != nil || !whole {
-				bad = true
+				bad, broken = true, broken || whole
 			} else if err := c.take(r, bad); err != nil {
 				return nil, err
 			} else {
-				bad = false
+				bad, broken = false, false
 			}
 		}
 		if ended {
-			c.torn = bad
+			if c.torn = bad; broken { // somebody may have been told that it is there
+				c.damaged = true
+				clear(c.scopes)
+			}
 			return c, nil
 		}
 	}

@@ -28,12 +28,12 @@ type refusal struct {
 
 // Error is what the service said.
 func (r *refusal) Error() string {
-	text := clip(r.code, 80)
+	text := wire.Clip(r.code, 80)
 	switch {
 	case r.code == "":
 		text = strings.ToLower(http.StatusText(r.status))
 	case r.message != "":
-		text += ": " + clip(r.message, 300)
+		text += ": " + wire.Clip(r.message, 300)
 	}
 	return text
 }
@@ -66,7 +66,7 @@ func (r *refusal) parse(text []byte) bool {
 		Message string   `xml:"Message"`
 		Region  string   `xml:"Region"`
 	}
-	if xml.Unmarshal(text, &doc) != nil {
+	if wire.UnmarshalXML(text, &doc) != nil {
 		return false
 	}
 	r.code, r.message = strings.TrimSpace(doc.Code), doc.Message // whole: what is cut cannot be redacted any more
@@ -106,15 +106,6 @@ func (r *refusal) redact(creds *credentials.Value) {
 			r.code, r.message = strings.ReplaceAll(r.code, secret, "***"), strings.ReplaceAll(r.message, secret, "***")
 		}
 	}
-}
-
-// clip makes text of others fit for a message.
-func clip(text string, most int) string {
-	text = strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	return text
 }
 
 // codes of the service that mean something else than their status does.

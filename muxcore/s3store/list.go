@@ -75,6 +75,9 @@ func (p *pager) page(ctx context.Context, q *wire.PageQuestion) ([]wire.Listed, 
 			return nil, false, err
 		}
 		more := l.Truncated && (l.Token != "" || len(page) > 0)
+		if more && token != "" && l.Token == token {
+			return nil, false, wrongAnswer(muxcore.OpList, p.key, "the next page of the list is the same page again")
+		}
 		if p.token = l.Token; len(page) > 0 || !more {
 			return page, more, nil
 		}

@@ -166,6 +166,7 @@ func foundIn(key string, h http.Header, size int64) found {
 		f.info.Metadata[short] = v
 	}
 	f.identify(ours)
+	wire.Fields(&f.info.Attributes)
 	return f
 }
 

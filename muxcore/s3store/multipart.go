@@ -281,7 +281,7 @@ func (s *Store) ask(ctx context.Context, c *call, into any) error {
 	if err != nil {
 		return wire.Broke(ctx, c.op, c.key, fmt.Errorf("reading an answer: %w", err))
 	}
-	if err := xml.Unmarshal(bytes.TrimSpace(text), into); err != nil {
+	if err := wire.UnmarshalXML(bytes.TrimSpace(text), into); err != nil {
 		if r := (&refusal{status: http.StatusInternalServerError, header: resp.Header}); r.parse(text) {
 			if creds, err := s.keys.get(ctx); err == nil {
 				r.redact(&creds)

@@ -124,7 +124,7 @@ func openPart(ctx context.Context, key string, opts *muxcore.GetOptions, resp *h
 	want := opts.Range
 	if !ok || !r.Has || !r.Answers(want) || r.SizeFor(want) < 0 || resp.ContentLength >= 0 && resp.ContentLength != r.Length() {
 		wire.Drain(resp)
-		why := fmt.Sprintf("Content-Range %q of %d bytes for %q", v, resp.ContentLength, wire.RangeField(want))
+		why := fmt.Sprintf("Content-Range %q of %d bytes for %q", wire.Clip(v, 100), resp.ContentLength, wire.RangeField(want))
 		return nil, true, wrongAnswer(muxcore.OpGet, key, why)
 	}
 	f := foundIn(key, resp.Header, r.SizeFor(want))

@@ -34,6 +34,7 @@ func infoOf(key string, h http.Header, size int64) muxcore.Info {
 	} else {
 		info.Metadata = foreignMetadata(h)
 	}
+	wire.Fields(&info.Attributes)
 	return info
 }
 

@@ -213,7 +213,7 @@ func (s *Store) deleteStatic(ctx context.Context, about *question) error {
 	if !strings.HasPrefix(report.Status, "200") || len(report.Errors) > 0 {
 		return &muxcore.Error{
 			Code: muxcore.CodeUnavailable, Op: q.op, Key: q.key,
-			Err: fmt.Errorf("the cluster could not delete all segments: %q, %d errors", report.Status, len(report.Errors)),
+			Err: fmt.Errorf("the cluster could not delete all segments: %q, %d errors", wire.Clip(report.Status, 100), len(report.Errors)),
 		}
 	}
 	return nil

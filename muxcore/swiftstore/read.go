@@ -120,7 +120,7 @@ func openPart(ctx context.Context, key string, opts *muxcore.GetOptions, resp *h
 		wire.Drain(resp)
 		return nil, false, &muxcore.Error{
 			Code: muxcore.CodeUnavailable, Op: muxcore.OpGet, Key: key,
-			Err: fmt.Errorf("answer 206 is wrong: Content-Range %q of %d bytes for %q", v, resp.ContentLength, wire.RangeField(want)),
+			Err: fmt.Errorf("answer 206 is wrong: Content-Range %q of %d bytes for %q", wire.Clip(v, 100), resp.ContentLength, wire.RangeField(want)),
 		}
 	}
 	info := infoOf(key, resp.Header, r.SizeFor(want))

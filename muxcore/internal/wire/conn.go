@@ -40,10 +40,10 @@ func newConn(c net.Conn) *conn {
 	return &conn{Conn: c, closed: make(chan struct{}), waited: make(chan struct{}, 1)}
 }
 
-// dial makes a dialer's connections such ones.
-func dial(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
+// heard makes the connections that dial opens such ones.
+func heard(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := d.DialContext(ctx, network, address)
+		c, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

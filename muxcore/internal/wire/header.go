@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -33,6 +34,28 @@ func IsFieldValue(s string) bool {
 		}
 	}
 	return true
+}
+
+// Fields takes out of a what no header field can hold, such as an end of the line that a service kept in a code of its own:
+// nobody could hand it on.
+func Fields(a *muxcore.Attributes) {
+	for _, v := range []*string{&a.ContentType, &a.CacheControl, &a.ContentDisposition, &a.ContentEncoding, &a.ContentLanguage, &a.Expires} {
+		if !IsFieldValue(*v) {
+			*v = ""
+		}
+	}
+	maps.DeleteFunc(a.Metadata, func(name, v string) bool {
+		return !IsToken(name) || name != strings.ToLower(name) || !IsFieldValue(v)
+	})
+}
+
+// Clip makes text of others fit for a message.
+func Clip(text string, most int) string {
+	text = strings.ToValidUTF8(strings.Join(strings.Fields(text[:min(len(text), 4*most)]), " "), "")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
 }
 
 // First is the value of a field by its canonical name.

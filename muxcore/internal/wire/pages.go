@@ -18,6 +18,8 @@ const (
 	serverCut = "/" // the delimiter by which services roll up; others would bring what is reserved to light
 )
 
+var errStuck = errors.New("the list does not go on: a page ends where the one before did")
+
 // Listed is an entry of a page as the service gives it.
 type Listed struct {
 	Path   string // with what stands in front of every key
@@ -78,7 +80,7 @@ func (l *lister) run(ctx context.Context) error {
 	if l.opts.After != "" {
 		q.After = l.Prefix + validPart(l.opts.After)
 	}
-	for {
+	for before := ""; ; {
 		if rest := l.opts.Limit - l.given; l.opts.Limit > 0 && q.Delimiter == l.opts.Delimiter {
 			q.Limit = min(pageSize, rest)
 		}
@@ -90,6 +92,10 @@ func (l *lister) run(ctx context.Context) error {
 			return err
 		}
 		last := &page[len(page)-1]
+		if last.Path <= before {
+			return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpList, Key: l.opts.Prefix, Err: errStuck}
+		}
+		before = last.Path
 		q.After = l.markerAfter(last.Path, q.After)
 		q.Continues = last.Rolled || q.After == last.Path
 	}
@@ -154,7 +160,7 @@ func (l *lister) yieldAll(entries []muxcore.Entry) error {
 func (l *lister) entry(from *Listed) (muxcore.Entry, bool) {
 	path := strings.TrimPrefix(from.Path, l.Prefix)
 	key := path
-	e := muxcore.Entry{Info: muxcore.Info{Key: key, Size: from.Size}}
+	e := muxcore.Entry{Info: muxcore.Info{Key: key, Size: max(from.Size, -1)}}
 	if !from.Rolled && muxcore.CheckStoreKey(key) != nil {
 		return e, false
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -23,9 +24,17 @@ const (
 // NewTransport makes a pool of connections. There is no timeout for answers: whoever calls the store has one.
 func NewTransport(config *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: pingTime}
+	return NewTransportOver(dialer.DialContext, config)
+}
+
+// Dial opens a connection, as net.Dialer does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// NewTransportOver makes one whose connections come from elsewhere.
+func NewTransportOver(dial Dial, config *tls.Config) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dial(dialer),
+		DialContext:            heard(dial),
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    dialTime,
 		DisableCompression:     true,
