@@ -9,6 +9,7 @@ CADDY_VERSION=v2.11.9
 XCADDY=github.com/caddyserver/xcaddy/cmd/xcaddy@v0.4.5
 GOTESTSUM=gotest.tools/gotestsum@v1.13.0
 MODULE=github.com/suaveplan/caddy-storage-mux
+TAGS=nobadger,nomysql,nopgx # xcaddy's own default: no database drivers that nothing here uses
 
 # say prints a headline that stands out between the output of the tools.
 say() { printf '\n==> %s\n' "$*"; }
@@ -47,10 +48,10 @@ version_at_least() {
 	((hmajor > wmajor || (hmajor == wmajor && ${hminor:-0} >= wminor)))
 }
 
-# set_build_flags exports the one set of flags. The tags are xcaddy's own
-# default: they leave out database drivers that nothing here uses.
+# set_build_flags exports the one set of flags. -tags on a command line takes
+# the place of those in it: name $TAGS there as well.
 set_build_flags() {
-	export GOFLAGS="-trimpath -buildvcs=false -tags=nobadger,nomysql,nopgx"
+	export GOFLAGS="-trimpath -buildvcs=false -tags=$TAGS"
 	export GOWORK=off
 	unset XCADDY_GO_BUILD_FLAGS XCADDY_GO_MOD_FLAGS XCADDY_DEBUG XCADDY_SKIP_BUILD XCADDY_SKIP_CLEANUP XCADDY_SETCAP
 	unset GOOS GOARCH
