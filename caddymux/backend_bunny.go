@@ -23,10 +23,10 @@ type BunnyBackend struct {
 	// The password of the zone, best as a placeholder (`{env.X}`, `{file.X}`). Required.
 	AccessKey string `json:"access_key,omitempty"`
 
-	// The URL below which the pull zone serves the storage zone, for purges. Default: none.
+	// The URL below which the pull zone serves the storage zone. Purges need it, and `api_key` as well. Default: none.
 	PullZone string `json:"pull_zone,omitempty"`
 
-	// The key of the account, for purges. Default: none, nothing is purged.
+	// The key of the account, for purges, which need `pull_zone` as well. Default: none, nothing is purged.
 	APIKey string `json:"api_key,omitempty"`
 
 	// Put in front of every key. Default: none.
@@ -41,7 +41,7 @@ type BunnyBackend struct {
 	// Look after every write whether the object is there as it was sent. It costs a request. Default: false.
 	VerifyWrites bool `json:"verify_writes,omitempty"`
 
-	// Purge each key at the pull zone once it was written or deleted. A purge that fails is logged; the write has
+	// Purge each key at the pull zone once it was written or deleted. It needs `pull_zone` and `api_key`. A purge that fails is logged; the write has
 	// succeeded all the same. Default: false.
 	PurgeOnWrite bool `json:"purge_on_write,omitempty"`
 }

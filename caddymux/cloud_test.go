@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,11 +29,27 @@ var samples = map[string][]string{
 		`{"container":"c","auth_url":"http://h/v2.0","user":"u","key":"k","cdn":true}`,
 	},
 	"rackspace": {`{"container":"c","user":"u","key":"k"}`, `{"container":"c","user":"u","key":"k","cdn":true}`},
-	"bunny":     {`{"zone":"z","region":"de","access_key":"k"}`, `{"zone":"z","region":"de","access_key":"k","pull_zone":"https://h","api_key":"k"}`},
-	"s3":        {`{"bucket":"bucket","endpoint":"http://h","access_key":"a","secret_key":"s"}`},
+	"bunny": {
+		`{"zone":"z","region":"de","access_key":"k"}`, `{"zone":"z","region":"de","access_key":"k","pull_zone":"https://h"}`,
+		`{"zone":"z","region":"de","access_key":"k","pull_zone":"https://h","api_key":"k"}`,
+	},
+	"s3": {`{"bucket":"bucket","endpoint":"http://h","access_key":"a","secret_key":"s"}`},
 }
 
-// The README's table of what the backends can do is what they say themselves.
+// inQuotes is an option that a cell of the table names.
+var inQuotes = regexp.MustCompile("`(\\w+)`")
+
+// enough tells whether a config has all options that a cell names.
+func enough(cell, config string) bool {
+	for _, m := range inQuotes.FindAllStringSubmatch(cell, -1) {
+		if !strings.Contains(config, `"`+m[1]+`"`) {
+			return false
+		}
+	}
+	return true
+}
+
+// The README's table of what the backends can do is what they say themselves, and the options that it names are what that takes.
 func TestTheTableOfAbilitiesIsTrue(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -68,6 +85,11 @@ func TestTheTableOfAbilitiesIsTrue(t *testing.T) {
 		} {
 			if says := row[i]; (says == "yes" && !column.least) || (says == "no" && column.most) || (says != "yes" && says != "no" && !column.most) {
 				t.Errorf("%s, %s: the table says %q, a least config %t and a full one %t", kind, column.name, says, column.least, column.most)
+			}
+		}
+		for _, config := range configs {
+			if can, says := abilitiesOf(t, kind, config).Purge, row[5]; says != "no" && can != enough(says, config) {
+				t.Errorf("%s, purge: the table says %q, and it is %t of %s", kind, says, can, config)
 			}
 		}
 	}

@@ -249,10 +249,6 @@ func TestManyWritersOfOneKeyWithIfNoneMatchAdmitOne(t *testing.T) {
 // Row 70: copies had lost their type and caching fields. Each member of a mirror gets them with the body.
 func TestCase070EveryMemberGetsTheFieldsOfTheObject(t *testing.T) {
 	t.Parallel()
-	fields := []string{
-		"Content-Type", "text/x-odd", "Cache-Control", "max-age=7", "Content-Disposition", `attachment; filename="a"`,
-		"Content-Language", "tlh", "X-Meta-Owner", "somebody",
-	}
 	for _, mode := range []string{"mirror", "shield"} {
 		g := newGroup(t, mode, map[string]string{"mirror": "write_quorum all"}[mode], nil)
 		if r := g.Put("/new", "body", fields...); r.Status != http.StatusCreated || r.Header.Get("Storage-Mux-Partial") != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/nginxd"
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/httpstore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
@@ -16,6 +17,13 @@ import (
 func TestTheRealNginx(t *testing.T) {
 	t.Parallel()
 	s := nginxd.Start(t)
+	t.Run("served by Caddy", func(t *testing.T) {
+		servedWell(t, rig.Start(t, `storage_mux {
+			writable
+			list
+			backend n http {$NGINX}
+		}`, rig.Env("NGINX", s.Folder(t))), true)
+	})
 	t.Run("conformance", func(t *testing.T) { realNginxSuite(t, s) })
 }
 

@@ -23,9 +23,9 @@ var (
 	portRef = regexp.MustCompile(`\{\$(PORT[0-9]*)(:[^}]*)?\}`)
 )
 
-// freePort returns a port that nobody listens on and that this process has not
+// FreePort returns a port that nobody listens on and that this process has not
 // given out before.
-func freePort(tb testing.TB) int {
+func FreePort(tb testing.TB) int {
 	tb.Helper()
 	portsMu.Lock()
 	defer portsMu.Unlock()
@@ -50,16 +50,16 @@ func freePort(tb testing.TB) int {
 // that this process has not given out before, to a Caddy or to anybody else.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", freePort(tb))
+	return fmt.Sprintf("127.0.0.1:%d", FreePort(tb))
 }
 
 // assignPorts gives each port that config names a number.
 func assignPorts(tb testing.TB, config string) map[string]string {
 	tb.Helper()
-	ports := map[string]string{"ADMIN": strconv.Itoa(freePort(tb))}
+	ports := map[string]string{"ADMIN": strconv.Itoa(FreePort(tb))}
 	for _, m := range portRef.FindAllStringSubmatch(config, -1) {
 		if _, ok := ports[m[1]]; !ok {
-			ports[m[1]] = strconv.Itoa(freePort(tb))
+			ports[m[1]] = strconv.Itoa(FreePort(tb))
 		}
 	}
 	return ports

@@ -10,12 +10,12 @@ name = Policy-0
 default = yes
 `
 
-// proxyConf takes the port, the folder and memcached's port.
+// proxyConf takes the port, the folder, memcached's port and who runs it.
 const proxyConf = `[DEFAULT]
 bind_ip = 127.0.0.1
 bind_port = %[1]d
 workers = 0
-user = root
+user = %[4]s
 swift_dir = %[2]s/etc
 log_level = INFO
 [pipeline:main]
@@ -57,12 +57,12 @@ allow_versioned_writes = true
 use = egg:swift#symlink
 `
 
-// serverConf takes the port, the folder and the kind.
+// serverConf takes the port, the folder, the kind and who runs it.
 const serverConf = `[DEFAULT]
 bind_ip = 127.0.0.1
 bind_port = %[1]d
 workers = 0
-user = root
+user = %[4]s
 swift_dir = %[2]s/etc
 devices = %[2]s/dev
 mount_check = false
