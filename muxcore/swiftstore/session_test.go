@@ -125,7 +125,8 @@ func TestATokenIsRenewedBeforeItEnds(t *testing.T) {
 	}{{0, 1}, {70 * time.Second, 1}, {15 * time.Second, 2}, {time.Second, 2}, {101 * time.Second, 3}} {
 		pass(step.wait)
 		put(t, s, "key", "body")
-		for c.Logins() < step.logins && t.Context().Err() == nil { // in the background, where there is time
+		for c.Logins() < step.logins { // in the background, where there is time
+			pass(time.Second) // on a slow machine the last login may have ended but now
 			if err := s.Probe(t.Context()); err != nil {
 				t.Fatal(err)
 			}
