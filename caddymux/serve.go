@@ -87,7 +87,10 @@ func (x *exchange) getPart(key string, opts muxcore.GetOptions, ranged bool) err
 		return x.getNothing(key, opts)
 	}
 	obj, err := x.t.store.Get(x.r.Context(), key, opts)
-	if ranged && errors.Is(err, muxcore.ErrUnsupported) { // an origin that ignores ranges, and too much before this one to skip
+	if ranged && (errors.Is(err, muxcore.ErrUnsupported) || err == nil && ofUnknown(obj)) {
+		if err == nil {
+			obj.Body.Close()
+		}
 		opts.Range, ranged = muxcore.Range{}, false
 		obj, err = x.t.store.Get(x.r.Context(), key, opts)
 	}
@@ -99,6 +102,12 @@ func (x *exchange) getPart(key string, opts muxcore.GetOptions, ranged bool) err
 	p := part{offset: obj.Offset, length: obj.Length}
 	p.partial = ranged && obj.Size > 0 && opts.RangeApplies(&obj.Info)
 	return x.send(&obj.Info, p, obj.Body)
+}
+
+// ofUnknown tells whether obj is but a part of an object of unknown length. Nobody could say so in an answer: the whole object is
+// answered, as for an origin that ignores ranges and has too much before the part to skip.
+func ofUnknown(obj *muxcore.Object) bool {
+	return obj.Size < 0 && (obj.Offset > 0 || obj.Length >= 0)
 }
 
 // getNothing answers a well-formed range of no bytes ("-0"), which no object can satisfy.

@@ -3,6 +3,7 @@ package muxcore
 import (
 	"context"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -140,10 +141,12 @@ type hedging struct {
 	field   []*racer
 	running int
 	timer   *time.Timer
+	no      *racer // has said no, which counts once all that were asked before it have failed
 }
 
 // hedge makes the operation's call on one backend after the other, each besides the last if that takes its time and the
-// budget allows, or instead of it if it fails. It gives back the one that answers first, as race does.
+// budget allows, or instead of it if it fails. It gives back the first that has an answer with or about the object, as race does. Another
+// no, such as that there is no object, is the answer only where it would be without a second read: once whoever was asked before has failed.
 func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 	m.budgeted.earn(m.set.Hedge.Share)
 	h := &hedging{m: m, ctx: ctx, o: o, timer: time.NewTimer(time.Hour)}
@@ -154,26 +157,59 @@ func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 		select {
 		case r := <-h.c.finished:
 			h.running--
-			if m.heard(o, r) {
-				h.c.end(h.field, r)
-				m.hedgeEnded(r)
-				return r
-			}
-			m.drop(r)
-			if last := h.field[len(h.field)-1]; r == last && o.walk.fresh() > 0 || h.running == 0 { // an earlier one has somebody besides it already
-				h.start(r.extra && h.running > 0)
+			if winner := h.heard(r); winner != nil {
+				return winner
 			}
 		case <-ctx.Done():
-			h.c.end(h.field, nil)
+			h.end(nil)
 			return nil
 		case <-h.timer.C:
 			last := h.field[len(h.field)-1]
-			if o.walk.fresh() > 0 && m.budgeted.take() && h.start(true) {
+			if h.no == nil && o.walk.fresh() > 0 && m.budgeted.take() && h.start(true) {
 				last.b.stats.hedges.Add(1)
 			}
 		}
 	}
 	return nil
+}
+
+// heard takes in what a racer brings, and gives the one that ends the read, if any does by now.
+func (h *hedging) heard(r *racer) *racer {
+	r.done = true
+	switch {
+	case !h.m.heard(h.o, r):
+		h.m.drop(r)
+	case r.class == ClassOK, InfoOf(r.o.answer.err) != nil:
+		h.m.hedgeEnded(r)
+		return h.end(r)
+	case h.no == nil || slices.Index(h.field, r) < slices.Index(h.field, h.no):
+		if h.no != nil {
+			h.m.drop(h.no)
+		}
+		h.no = r
+	default:
+		h.m.drop(r)
+	}
+	if h.no != nil {
+		if slices.ContainsFunc(h.field[:slices.Index(h.field, h.no)], func(before *racer) bool { return !before.done }) {
+			return nil
+		}
+		h.o.answer = h.no.o.answer
+		return h.end(h.no)
+	}
+	if last := h.field[len(h.field)-1]; r == last && h.o.walk.fresh() > 0 || h.running == 0 { // an earlier one has somebody besides it already
+		h.start(r.extra && h.running > 0)
+	}
+	return nil
+}
+
+// end calls off all but the winner.
+func (h *hedging) end(winner *racer) *racer {
+	h.c.end(h.field, winner)
+	if h.no != nil && h.no != winner {
+		h.m.drop(h.no)
+	}
+	return winner
 }
 
 // start asks the next backend, besides those that are asked already if extra is set, and tells whether there was one.

@@ -12,6 +12,7 @@ type racer struct {
 	permit permit
 	class  Class
 	extra  bool // a hedge
+	done   bool // and heard, where they are hedged
 	cancel context.CancelFunc
 }
 

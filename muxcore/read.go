@@ -28,6 +28,7 @@ type operation struct {
 	unable   error // of one that cannot do what was asked for, such as to read a part or to decide conditions
 	unfit    error // of the first that can never hold such a key
 	unfits   int   // of them, who count among missed as well
+	no       error // of the first that answered something else than that it does not have the key, such as 400
 	from     *backend
 	lacking  []*backend // of those missed, who may get a copy (read repair)
 	lastErr  error      // of the last backend that did not answer
@@ -243,6 +244,13 @@ func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
 		o.missed++ // it knows without looking, and it is no news of the key itself
 		return true
 	}
+	if class == ClassSemantic && (o.call.op == OpGet || o.call.op == OpStat) && m.missGoesOn() && isRefusal(o.answer.err) {
+		o.missed++ // it answered, and another may have the key all the same
+		if o.no == nil {
+			o.no = m.annotate(o.answer.err, &o.call, b, 0)
+		}
+		return true
+	}
 	if o.call.get.Same != nil && class == ClassSemantic {
 		o.other++ // it answered, and is no help
 		return true
@@ -261,6 +269,17 @@ func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
 	}
 	o.from, o.lastErr, o.lastFrom, o.class = b, o.answer.err, b.Name, class
 	return true
+}
+
+// isRefusal tells whether a semantic error says neither how things stand with the object nor that it could not be read so: 400, 410, 451
+// and their like.
+func isRefusal(err error) bool {
+	for _, other := range []error{ErrNotModified, ErrPreconditionFailed, ErrRangeNotSatisfiable, ErrUnsupported} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return !isMiss(err)
 }
 
 // missGoesOn tells whether a missing key on one backend leaves the question open.
@@ -308,6 +327,9 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 	case o.unfits > 0 && o.unfits == len(o.walk.p.members):
 		return o.unfit
 	case o.missed > 0 && o.missed == len(o.walk.p.members):
+		if o.no != nil {
+			return o.no
+		}
 		e.Code, e.Backend, e.Err = CodeKeyNotFound, "", nil
 		return e
 	case o.denied > 0 && o.denied == len(o.walk.p.members):
