@@ -175,6 +175,21 @@ func (b *branch) eachKept(l *legacy, f func(mux *branch, one *member)) {
 	}
 }
 
+// abandon closes what was made again for a mux that could not be made.
+func (l *legacy) abandon() error {
+	if l == nil {
+		return nil
+	}
+	var errs []error
+	for _, one := range l.added {
+		errs = append(errs, one.close())
+	}
+	for _, inner := range l.inner {
+		errs = append(errs, inner.abandon())
+	}
+	return errors.Join(errs...)
+}
+
 // of is the part of a nested mux.
 func (l *legacy) of(name string) *legacy {
 	if l == nil {

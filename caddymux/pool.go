@@ -79,7 +79,10 @@ func newTree(root *branch) (*tree, error) {
 // happens for `caddy validate` as well.
 func (t *tree) open() error {
 	t.opened.Do(func() {
-		t.store, t.openErr = t.root.build(t, t.takeOver())
+		l := t.takeOver()
+		if t.store, t.openErr = t.root.build(t, l); t.openErr != nil {
+			t.openErr = errors.Join(t.openErr, l.abandon())
+		}
 		t.made.Store(t.openErr == nil)
 		changing.count.Add(1)
 	})
@@ -292,14 +295,41 @@ func (b *branch) build(t *tree, l *legacy) (*muxcore.Mux, error) {
 		set.Journal = journalOf(b.journal).Scope(b.scope)
 	}
 	var backends []muxcore.Backend
-	for _, one := range b.listed(l) {
+	list := b.listed(l)
+	for i, one := range list {
 		made, err := one.build(t, l.of(one.Name))
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, unbuild(list[:i], backends, l))
 		}
 		backends = append(backends, made)
 	}
-	return muxcore.New(set, backends...)
+	mux, err := muxcore.New(set, backends...)
+	if err != nil {
+		return nil, errors.Join(err, unbuild(list, backends, l))
+	}
+	return mux, nil
+}
+
+// unbuild closes the muxes that were made of members for one that could not be made. Stores that no mux has are left to the tree.
+func unbuild(members []*member, made []muxcore.Backend, l *legacy) error {
+	var errs []error
+	for i, one := range members {
+		if one.nested != nil {
+			errs = append(errs, muxcore.Close(made[i].Store))
+			one.nested.forget(l.of(one.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forget has the members of a mux that is closed know that their stores are.
+func (b *branch) forget(l *legacy) {
+	for _, one := range b.listed(l) {
+		one.store = nil
+		if one.nested != nil {
+			one.nested.forget(l.of(one.Name))
+		}
+	}
 }
 
 // build makes the member, as a part of t.

@@ -20,7 +20,8 @@ func TestTheStatusPageDrawsTreesAsTrees(t *testing.T) {
 			{Name: "x", Status: muxcore.StatusDraining, Reason: "draining", Weight: 7, Changed: []muxcore.Change{muxcore.ChangeAdded, muxcore.ChangeWeight, muxcore.ChangeDrained}},
 			{Name: "y", Status: muxcore.StatusUp, WritesDown: true, Reason: "disk full"},
 		}}},
-	}}
+	}, Removed: []string{"us"}}
+	stats.Backends[1].Mux.Removed = []string{"v", "w"}
 	tree := viewTree("t", &stats, now)
 	var got []string
 	for _, row := range tree.Rows {
@@ -28,9 +29,12 @@ func TestTheStatusPageDrawsTreesAsTrees(t *testing.T) {
 	}
 	want := []string{
 		"├─ a |  | down | down | <dial>\nrefused; for 3 min; next trial in 2 s | 25 %",
-		"└─ eu | mirror | up | up |  | 75 %",
-		"   ├─ x |  | draining | wait | added at run time; weight 7 set at run time | 0 %",
-		"   └─ y |  | up, writes down | wait | disk full | 0 %",
+		"├─ eu | mirror | up | up |  | 75 %",
+		"│  ├─ x |  | draining | wait | added at run time; weight 7 set at run time | 0 %",
+		"│  ├─ y |  | up, writes down | wait | disk full | 0 %",
+		"│  ├─ v |  | removed | wait | at run time | ",
+		"│  └─ w |  | removed | wait | at run time | ",
+		"└─ us |  | removed | wait | at run time | ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -38,6 +42,9 @@ func TestTheStatusPageDrawsTreesAsTrees(t *testing.T) {
 	html, err := (&statusView{Trees: []treeView{tree}}).html()
 	if err != nil || strings.ContainsAny(string(html), "\r\n") || !strings.Contains(string(html), "&lt;dial&gt;refused") {
 		t.Errorf("html = %s, %v, want one line in which reasons are text", html, err)
+	}
+	if n := strings.Count(string(html), `colspan="9"`); n != 3 {
+		t.Errorf("%d rows have nothing to count, want 3:\n%s", n, html)
 	}
 }
 

@@ -46,6 +46,7 @@ type backendView struct {
 	Hits, Misses, Errors uint64
 	InFlight             int64
 	Pending              string
+	Gone                 bool // there is nothing to count
 }
 
 type breakerView struct {
@@ -77,7 +78,7 @@ func (t *treeView) grow(s *muxcore.Stats, twigs string, now time.Time) {
 	for i := range s.Backends {
 		b := &s.Backends[i]
 		twig, below := "├─ ", "│  "
-		if i == len(s.Backends)-1 {
+		if i == len(s.Backends)-1 && len(s.Removed) == 0 {
 			twig, below = "└─ ", "   "
 		}
 		row := viewBackend(b, all, now)
@@ -87,6 +88,13 @@ func (t *treeView) grow(s *muxcore.Stats, twigs string, now time.Time) {
 			t.Rows[len(t.Rows)-1].Mode = string(b.Mux.Mode)
 			t.grow(b.Mux, twigs+below, now)
 		}
+	}
+	for i, name := range s.Removed {
+		twig := "├─ "
+		if i == len(s.Removed)-1 {
+			twig = "└─ "
+		}
+		t.Rows = append(t.Rows, backendView{Twig: twigs + twig, Name: name, State: stateView{"removed", toneWait}, Why: "at run time", Gone: true})
 	}
 }
 

@@ -123,6 +123,10 @@ func TestTheStatusPageIsLive(t *testing.T) {
 	until(`<span class="state up">up</span>`)
 	c.Get("/nothing")
 	until(`<span class="state down">down</span>`)
+	if status, answer := c.Admin("DELETE", "/storage_mux/site/backends/gone", ""); status != http.StatusOK {
+		t.Fatalf("removing a backend: %d %s", status, answer)
+	}
+	until(`└─ </span>gone</td><td class="wide"><span class="state wait">removed</span><div class="why">at run time</div></td><td colspan="9" class="none"></td></tr>`)
 	c.Reload("http://:{$PORT} {\n" + strings.Replace(statusConfig, "name site", "name other", 1) + "\n}\n")
 	if _, err := events.WriteTo(new(strings.Builder)); err != nil {
 		t.Errorf("the stream of the old config ends with %v", err)
