@@ -144,6 +144,7 @@ func addBackend(m *mutating, t *tree, backend string) error {
 	if err != nil {
 		return errors.Join(err, one.close())
 	}
+	t.announce(one)
 	if err := t.store.Add(mux, b); err != nil {
 		return errors.Join(err, letGo(b))
 	}

@@ -51,6 +51,10 @@ type (
 
 	// Rooted is a type whose objects are the files below a folder. The Caddyfile is hidden there.
 	Rooted interface{ FileRoot() string }
+
+	// FileReader is a type that reads files when its store is opened, such as certificates. What is in them counts as its config:
+	// with an edit of one, the next load of a config makes the backend anew.
+	FileReader interface{ ReadsFiles() []string }
 )
 
 // newBackendType makes an empty module of a type. The error lists the types that there are.

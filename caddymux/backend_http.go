@@ -34,7 +34,9 @@ type HTTPBackend struct {
 	// A PEM file of the authorities of which the origin's certificate must be. Default: those of the system.
 	TLSCAFile string `json:"tls_ca_file,omitempty"`
 
-	// PEM files of a certificate and its key, to show to the origin. Default: none.
+	// PEM files of a certificate and its key, to show to the origin. They are read when a config is loaded, as is the file of
+	// authorities, and an edit of their content counts as one of the backend (`caddy reload --force` where nothing else changes).
+	// Default: none.
 	TLSCertFile string `json:"tls_cert_file,omitempty"`
 	TLSKeyFile  string `json:"tls_key_file,omitempty"`
 
@@ -160,6 +162,16 @@ func (b *HTTPBackend) Place() string {
 	return u.String()
 }
 
+// ReadsFiles implements [FileReader].
+func (b *HTTPBackend) ReadsFiles() (files []string) {
+	for _, name := range []string{b.TLSCAFile, b.TLSCertFile, b.TLSKeyFile} {
+		if name != "" {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
 // Credentials implements [Credentialed].
 func (*HTTPBackend) Credentials() []string { return []string{"base_url", "header"} }
 
@@ -169,5 +181,6 @@ var (
 	_ Locator               = (*HTTPBackend)(nil)
 	_ Placed                = (*HTTPBackend)(nil)
 	_ Credentialed          = (*HTTPBackend)(nil)
+	_ FileReader            = (*HTTPBackend)(nil)
 	_ caddyfile.Unmarshaler = (*HTTPBackend)(nil)
 )

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -187,9 +188,18 @@ func (*S3Backend) Credentials() []string {
 	return []string{"access_key", "secret_key", "session_token"}
 }
 
+// ReadsFiles implements [FileReader]: authorities beside those of the system, as AWS's own clients know them.
+func (*S3Backend) ReadsFiles() []string {
+	if name := os.Getenv("AWS_CA_BUNDLE"); name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
 // Interface guards.
 var (
 	_ BackendType           = (*S3Backend)(nil)
+	_ FileReader            = (*S3Backend)(nil)
 	_ Locator               = (*S3Backend)(nil)
 	_ Placed                = (*S3Backend)(nil)
 	_ Credentialed          = (*S3Backend)(nil)

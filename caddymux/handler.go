@@ -75,7 +75,7 @@ type Handler struct {
 
 	door
 
-	hidden hideList
+	hidden hidden
 	status int
 	logger *zap.Logger
 
@@ -117,8 +117,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Writable {
 		h.admitWrites()
 	}
-	h.hidden, err = newHideList(h.Hide, root.fileRoots())
-	if err != nil {
+	h.hidden.patterns = h.Hide
+	if _, err := newHideList(h.Hide, nil); err != nil {
 		return err
 	}
 	for _, advice := range root.advice(h.Writable) {

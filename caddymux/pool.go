@@ -41,9 +41,11 @@ type tree struct {
 	opened  sync.Once
 	openErr error
 	made    atomic.Bool // store is there
-	spare   []*member   // out of the mux, since they were removed at run time from the one before
-	keeper  keeper
-	users   atomic.Int64 // configs together are one, each request is one; closed at 0
+
+	coming atomic.Pointer[[]string] // roots of the last backend that was added at run time
+	spare  []*member                // out of the mux, since they were removed at run time from the one before
+	keeper keeper
+	users  atomic.Int64 // configs together are one, each request is one; closed at 0
 
 	mu     sync.Mutex
 	views  []*observer    // of the configs that use the tree, in the order they came

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -163,8 +164,26 @@ func (r resolver) backend(raw json.RawMessage, depth int) (one member, err error
 		}
 		own["of"] = one.used.canonical() // so that the tree is made anew when that one changes
 	}
+	if reader, ok := one.module.(FileReader); ok {
+		if own["(files)"], err = contents(reader.ReadsFiles()); err != nil { // no option has such a name
+			return one, err
+		}
+	}
 	one.canonical, err = joinBackend(&one.Backend, own)
 	return one, err
+}
+
+// contents tells apart what is in files. One that cannot be read is an error of whoever needs it.
+func contents(files []string) (json.RawMessage, error) {
+	sums := make(map[string]string)
+	for _, name := range files {
+		sums[name] = ""
+		if text, err := os.ReadFile(name); err == nil {
+			sum := sha256.Sum256(text)
+			sums[name] = hex.EncodeToString(sum[:])
+		}
+	}
+	return json.Marshal(sums)
 }
 
 func (r resolver) nested(one member, own map[string]json.RawMessage, depth int) (member, error) {
@@ -322,17 +341,6 @@ func (b *branch) rename(name string) {
 			nested.rename(name + "." + b.members[i].Name)
 		}
 	}
-}
-
-// fileRoots lists the folders of the file backends.
-func (b *branch) fileRoots() []string {
-	var roots []string
-	b.eachSeat(func(s seat) {
-		if rooted, ok := s.module.(Rooted); ok {
-			roots = append(roots, rooted.FileRoot())
-		}
-	})
-	return roots
 }
 
 // hash tells configs apart.

@@ -52,7 +52,7 @@ func (x *exchange) isMissing(err error) bool {
 
 // readOne answers with the object of one key.
 func (x *exchange) readOne(key string) error {
-	if x.h.hidden.hides(key, x.repl) {
+	if x.hides(key) {
 		return x.missing(key)
 	}
 	if x.method == http.MethodHead {

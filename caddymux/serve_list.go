@@ -120,7 +120,7 @@ func (x *exchange) page(answer *listAnswer, opts *muxcore.ListOptions, limit int
 		}
 		*seen++
 		last = entry.Key
-		if x.h.hidden.hides(entry.Key, x.repl) {
+		if x.hides(entry.Key) {
 			continue
 		}
 		if len(answer.Objects)+len(answer.Prefixes) == limit {

@@ -43,7 +43,7 @@ func (x *exchange) put() error {
 	if err != nil {
 		return x.fail(err)
 	}
-	if x.h.hidden.hides(key, x.repl) {
+	if x.hides(key) {
 		return x.missing(key)
 	}
 	h := x.r.Header
@@ -114,7 +114,7 @@ func (x *exchange) del() error {
 	if err != nil {
 		return x.fail(err)
 	}
-	if x.h.hidden.hides(key, x.repl) {
+	if x.hides(key) {
 		return x.missing(key)
 	}
 	res, err := x.t.store.Delete(x.r.Context(), key, muxcore.DeleteOptions{Conditions: writeConditions(x.r.Header)})
