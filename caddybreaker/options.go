@@ -73,7 +73,8 @@ type Options struct {
 	MaxConcurrent int `json:"max_concurrent,omitempty"`
 
 	// How many paths of a proxy's pool stay closed whatever happens: the last ones
-	// do not trip. Needs the selection policy. Default: 0.
+	// do not trip. An upstream that Caddy itself takes for down or full is not one
+	// of them. Needs the selection policy. Default: 0.
 	MinAvailable int `json:"min_available,omitempty"`
 
 	// Turns on probes while half-open: a GET of this URI on the upstream, with the

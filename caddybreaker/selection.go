@@ -52,6 +52,9 @@ func (s *Selection) Provision(ctx caddy.Context) error {
 	if proxy := parentProxy(ctx); proxy != nil {
 		s.transport, _ = proxy.Transport.(*Transport)
 	}
+	if group := s.group(); group != nil && s.weighted != nil {
+		group.weigh(s.weighted.weights)
+	}
 	if s.transport != nil && s.Registry == "" {
 		s.registry, s.reported = s.transport.registry, true
 		return nil
@@ -105,7 +108,7 @@ func (s *Selection) allClear(pool reverseproxy.UpstreamPool, r *http.Request) bo
 		if g != nil && g.entry.breaker.State() != breaker.Closed {
 			return false
 		}
-		if group != nil && !group.has(i, g) {
+		if group != nil && !group.has(i, g, up) {
 			return false
 		}
 	}
@@ -212,7 +215,7 @@ func (s *Selection) guardsOf(pool reverseproxy.UpstreamPool, r *http.Request) []
 		}
 	}
 	if group := s.group(); group != nil {
-		group.sync(guards)
+		group.sync(pool, guards)
 	}
 	return guards
 }

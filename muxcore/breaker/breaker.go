@@ -156,6 +156,9 @@ func (b *Breaker) Record(o Outcome, cause string) {
 	defer b.deliver()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if o == Failure {
+		b.refreshGroups()
+	}
 	now := time.Now()
 	b.settle(now)
 	b.book(now, outcome{kind: o, cause: cause}, b.phase.state() == HalfOpen)
@@ -221,6 +224,9 @@ func (b *Breaker) report(p Permit, o outcome) {
 	defer b.deliver()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if o.kind == Failure || o.kind == Success && p.clock != 0 { // which may have been slow
+		b.refreshGroups()
+	}
 	now := time.Now()
 	if p.place.slot() {
 		b.inFlight--

@@ -63,7 +63,7 @@ func ExampleNewHalfOpenProbe() {
 }
 
 func ExampleNewGroup() {
-	g := breaker.NewGroup(1) // of all members, one must stay closed
+	g := breaker.NewGroup(1, nil) // of all members, one must stay closed
 	r, _ := breaker.NewRegistry(breaker.Settings{FailureThreshold: 1})
 	defer r.Close()
 	a, b := r.GetOrCreate("here→a"), r.GetOrCreate("here→b")

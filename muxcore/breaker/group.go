@@ -8,27 +8,52 @@ import (
 )
 
 // Group is a pool of paths of which some must stay in rotation, which means
-// closed: a half-open path has few places and may have none left. A member may
-// only trip if at least that many are closed after it did; and where fewer are,
-// because members came or went or somebody forced one open, those due back first
-// are closed again. What an operator forced open stays open. Safe for concurrent
-// use.
+// closed, as a half-open path has few places and may have none left, and
+// available, as far as others than the breaker decide that. A member may only
+// trip if at least that many others are in rotation; and where fewer are, because
+// members came or went, became unavailable, or somebody forced one open, those
+// due back first are closed again. What an operator forced open stays open. Safe
+// for concurrent use.
 type Group struct {
-	min      int
-	changing sync.Mutex // of those who change the members
+	min       int
+	available func(*Breaker) bool
+	changing  sync.Mutex // of those who change the members
 
 	mu sync.Mutex
 
-	members map[*Breaker]bool // whether it is closed
-	closed  int
+	members map[*Breaker]standing
+	inRot   int // closed and available
+	usable  int // available
 }
 
-// NewGroup returns an empty group that keeps at least n paths closed.
-func NewGroup(n int) *Group { return &Group{min: n, members: make(map[*Breaker]bool)} }
+// standing is what a group knows of a member.
+type standing struct{ closed, away bool }
+
+func (s standing) inRotation() bool { return s.closed && !s.away }
+
+// NewGroup returns an empty group that keeps at least n paths in rotation.
+// available tells whether a member could be called as far as its breaker does not
+// decide it, such as by health checks; nil: always. It is called without any lock
+// held, by Set, by Refresh, and before a member may trip.
+func NewGroup(n int, available func(*Breaker) bool) *Group {
+	if available == nil {
+		available = func(*Breaker) bool { return true }
+	}
+	return &Group{min: n, available: available, members: make(map[*Breaker]standing)}
+}
 
 // Set makes these the members, and no others.
 func (g *Group) Set(members ...*Breaker) {
 	g.change(members)
+	g.refill()
+}
+
+// Refresh asks again which members are available, and closes others where too few
+// are left. Call it when that may have changed.
+func (g *Group) Refresh() {
+	for _, b := range g.list() {
+		g.note(b, !g.available(b))
+	}
 	g.refill()
 }
 
@@ -45,7 +70,9 @@ func (g *Group) change(members []*Breaker) {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	for _, b := range members {
-		g.add(b)
+		away := !g.available(b)
+		g.add(b, away)
+		g.note(b, away) // of one that was a member before
 	}
 	for _, b := range g.list() {
 		if !slices.Contains(members, b) {
@@ -54,17 +81,17 @@ func (g *Group) change(members []*Breaker) {
 	}
 }
 
-func (g *Group) add(b *Breaker) {
+func (g *Group) add(b *Breaker, away bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if slices.Contains(b.groups, g) {
 		return
 	}
-	b.groups = append(b.groups, g)
+	b.groups = append(slices.Clip(b.groups), g)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.members[b] = false
-	g.setLocked(b, b.phase.state() == Closed)
+	g.members[b] = standing{away: true} // counts for nothing yet
+	g.setLocked(b, standing{closed: b.phase.state() == Closed, away: away})
 }
 
 func (g *Group) remove(b *Breaker) {
@@ -73,10 +100,15 @@ func (g *Group) remove(b *Breaker) {
 	b.groups = slices.DeleteFunc(slices.Clone(b.groups), func(have *Group) bool { return have == g })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.members[b] {
-		g.closed--
-	}
+	g.setLocked(b, standing{away: true})
 	delete(g.members, b)
+}
+
+// note notes whether b is away.
+func (g *Group) note(b *Breaker, away bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.setLocked(b, standing{closed: g.members[b].closed, away: away})
 }
 
 func (g *Group) list() []*Breaker {
@@ -94,19 +126,25 @@ func (g *Group) list() []*Breaker {
 func (g *Group) set(b *Breaker, closed bool) (short bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.setLocked(b, closed)
+	g.setLocked(b, standing{closed: closed, away: g.members[b].away})
 	return g.shortLocked()
 }
 
-// leave takes b out of the closed ones if enough remain, in one step: two
-// members that trip at once cannot both be the last but one.
+// leave takes b out of the closed ones if enough others are in rotation, in one
+// step: two members that trip at once cannot both be the last but one. One that
+// is away is kept closed, too: its own calls may be what makes it so.
 func (g *Group) leave(b *Breaker) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.members[b] && g.closed-1 < g.min {
+	was, member := g.members[b]
+	others := g.inRot
+	if was.inRotation() {
+		others--
+	}
+	if member && was.closed && others < g.min {
 		return false
 	}
-	g.setLocked(b, false)
+	g.setLocked(b, standing{away: was.away})
 	return true
 }
 
@@ -116,22 +154,35 @@ func (g *Group) short() bool {
 	return g.shortLocked()
 }
 
-func (g *Group) shortLocked() bool { return g.closed < g.min && g.closed < len(g.members) }
+// shortLocked reports whether too few are in rotation and some could be.
+func (g *Group) shortLocked() bool { return g.inRot < g.min && g.inRot < g.usable }
 
-func (g *Group) setLocked(b *Breaker, closed bool) {
-	was, member := g.members[b]
-	if !member || was == closed {
-		return
-	}
-	g.members[b] = closed
-	if closed {
-		g.closed++
-	} else {
-		g.closed--
-	}
+// wants reports whether closing b would help.
+func (g *Group) wants(b *Breaker) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	member, ok := g.members[b]
+	return ok && !member.away && g.shortLocked()
 }
 
-// refill closes members until enough are closed. It must be called without any
+func (g *Group) setLocked(b *Breaker, is standing) {
+	was, member := g.members[b]
+	if !member || was == is {
+		return
+	}
+	g.members[b] = is
+	g.usable += one(!is.away) - one(!was.away)
+	g.inRot += one(is.inRotation()) - one(was.inRotation())
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// refill closes members until enough are in rotation. It must be called without any
 // lock held.
 func (g *Group) refill() {
 	if !g.short() {
@@ -163,14 +214,14 @@ func (b *Breaker) back() time.Time {
 	return b.phase.due()
 }
 
-// comeBack closes b if g misses closed members.
+// comeBack closes b if that gives g what it misses.
 func (b *Breaker) comeBack(g *Group) {
 	defer b.deliver()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.settle(now)
-	if _, forced := b.phase.(*forcedPhase); forced || b.phase.state() == Closed || !slices.Contains(b.groups, g) || !g.short() {
+	if _, forced := b.phase.(*forcedPhase); forced || b.phase.state() == Closed || !g.wants(b) {
 		return
 	}
 	b.enter(newClosed(&b.set, now), now, "in rotation again: too few of its pool would be left")
@@ -188,4 +239,18 @@ func (b *Breaker) mayOpen() bool {
 		}
 	}
 	return true
+}
+
+// refreshGroups has the groups look at who is available, before a failure may
+// have b trip. It must be called with b.mu held, and gives it up meanwhile.
+func (b *Breaker) refreshGroups() {
+	if len(b.groups) == 0 {
+		return
+	}
+	groups := b.groups // never changed in place
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	for _, g := range groups {
+		g.Refresh()
+	}
 }

@@ -31,7 +31,7 @@ func wantStates(t *testing.T, when string, all []*Breaker, want ...State) {
 func TestAGroupClosesTheMembersDueBackFirstWhereTooFewAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := opened(t, 3)
-		NewGroup(2).Set(all...)
+		NewGroup(2, nil).Set(all...)
 		wantStates(t, "joined while all are open", all, Closed, Closed, Open)
 		if s := all[0].Snapshot(); !strings.Contains(s.Reason, "in rotation again") {
 			t.Errorf("the reason shown is %q", s.Reason)
@@ -48,14 +48,14 @@ func TestAHalfOpenMemberComesBackBeforeAnOpenOne(t *testing.T) {
 		all := opened(t, 2)
 		pass(28 * time.Second)
 		wantStates(t, "before", all, HalfOpen, Open)
-		NewGroup(1).Set(all[1], all[0])
+		NewGroup(1, nil).Set(all[1], all[0])
 		wantStates(t, "joined", all, Closed, Open)
 	})
 }
 
 func TestAGroupFillsUpWhenItsLastClosedMemberLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := NewGroup(1)
+		g := NewGroup(1, nil)
 		all := []*Breaker{newBreaker(t, Settings{FailureThreshold: 1}), newBreaker(t, Settings{FailureThreshold: 1})}
 		g.Set(all...)
 		fail(t, all[1])
@@ -73,7 +73,7 @@ func TestAGroupFillsUpWhenItsLastClosedMemberLeaves(t *testing.T) {
 func TestAGroupFillsUpForAMemberThatIsForcedOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := []*Breaker{newBreaker(t, Settings{FailureThreshold: 1}), newBreaker(t, Settings{FailureThreshold: 1})}
-		NewGroup(1).Set(all...)
+		NewGroup(1, nil).Set(all...)
 		fail(t, all[1])
 		all[0].ForceOpen(0)
 		wantStates(t, "the closed one is forced open", all, Open, Closed)
@@ -89,7 +89,7 @@ func TestAGroupFillsUpWhenAForcedStateIsOver(t *testing.T) {
 		var seen []string
 		all := []*Breaker{newBreaker(t, Settings{FailureThreshold: 1}), newBreaker(t, Settings{FailureThreshold: 1})}
 		all[1].Subscribe(func(c Change) { seen = append(seen, c.From.String()+">"+c.To.String()) })
-		NewGroup(1).Set(all...)
+		NewGroup(1, nil).Set(all...)
 		fail(t, all[1])
 		all[1].ForceClosed(10 * time.Second)
 		pass(time.Second)
@@ -117,4 +117,32 @@ func TestTryAllowCountsNoRejection(t *testing.T) {
 	if n := b.Rejected(); n != 0 {
 		t.Errorf("%d rejections, want 0", n)
 	}
+}
+
+// What others than the breaker take out of rotation keeps nothing in it.
+func TestAMemberThatIsAwayCountsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newBreaker(t, Settings{FailureThreshold: 1}), newBreaker(t, Settings{FailureThreshold: 1})
+		away := map[*Breaker]bool{b: true}
+		g := NewGroup(1, func(b *Breaker) bool { return !away[b] })
+		g.Set(a, b)
+		fail(t, a)
+		wantStates(t, "a failure of the only one that is there", []*Breaker{a, b}, Closed, Closed)
+		away[b] = false
+		fail(t, a)
+		wantStates(t, "a failure with the other one back", []*Breaker{a, b}, Open, Closed)
+		away[b] = true
+		g.Refresh()
+		wantStates(t, "the other one away again", []*Breaker{a, b}, Closed, Closed)
+		away[a] = true
+		fail(t, a)
+		wantStates(t, "a failure with nobody there", []*Breaker{a, b}, Closed, Closed)
+		away[a], away[b] = false, false
+		fail(t, a)
+		away[a] = true
+		g.Refresh()
+		wantStates(t, "the open one is away", []*Breaker{a, b}, Open, Closed)
+		fail(t, b)
+		wantStates(t, "a failure of the only one that is there", []*Breaker{a, b}, Open, Closed)
+	})
 }

@@ -47,7 +47,7 @@ func TestForcedStatesHoldUntilTakenBackOrTheirTimeIsOver(t *testing.T) {
 // envoy#26877: the check ran before the ejection, so all could go.
 func TestAGroupNeverLosesItsLastClosedPaths(t *testing.T) {
 	for _, keep := range []int{1, 2, 3} {
-		g := NewGroup(keep)
+		g := NewGroup(keep, nil)
 		members := make([]*Breaker, 3)
 		for i := range members {
 			members[i] = newBreaker(t, Settings{FailureThreshold: 2})
