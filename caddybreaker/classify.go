@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -62,7 +63,8 @@ func (c *classes) status(code int, header http.Header) verdict {
 	}
 	v := verdict{outcome: c[code]}
 	if v.outcome != breaker.Neutral && (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable) {
-		if v.retryAfter = parseRetryAfter(header.Get("Retry-After")); v.retryAfter > 0 {
+		var asked bool
+		if v.retryAfter, asked = parseRetryAfter(header.Get("Retry-After")); asked {
 			v.outcome = breaker.Failure
 		}
 	}
@@ -106,17 +108,23 @@ func parseStatus(word string) (first, last int, err error) {
 	return 0, 0, fmt.Errorf("must be a status from 100 to 599 or a class from 1xx to 5xx, got '%s'", word)
 }
 
-// parseRetryAfter reads seconds or a date; 0 for anything else.
-func parseRetryAfter(value string) time.Duration {
+// parseRetryAfter reads seconds, however many, or a date, and reports whether it
+// is one of these. What is over by now is 0.
+func parseRetryAfter(value string) (wait time.Duration, ok bool) {
 	if value == "" {
-		return 0
+		return 0, false
 	}
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
+	if strings.Trim(value, "0123456789") == "" {
+		const most = uint64(math.MaxInt64 / time.Second)
+		seconds, err := strconv.ParseUint(value, 10, 64)
+		if err != nil || seconds > most { // more than can be said
+			seconds = most
+		}
+		return time.Duration(seconds) * time.Second, true
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
-		return 0
+		return 0, false
 	}
-	return max(0, time.Until(at))
+	return max(0, time.Until(at)), true
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -99,16 +100,22 @@ func TestStatusWordsAndRetryAfterAreReadStrictly(t *testing.T) {
 			t.Errorf("parseStatus(%q) = %d, %d, %v; want %v", word, first, last, err, want)
 		}
 	}
+	const longest = math.MaxInt64 / time.Second * time.Second
 	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "12": 12 * time.Second, "-1": 0, "1.5": 0, "soon": 0, "99999999999999999999": 0,
-		"Mon, 02 Jan 2006 15:04:05 GMT": 0,
+		"0": 0, "000": 0, "12": 12 * time.Second, "4294967296": 4294967296 * time.Second,
+		"9999999999999": longest, "99999999999999999999": longest, "Mon, 02 Jan 2006 15:04:05 GMT": 0,
 	} {
-		if got := parseRetryAfter(value); got != want {
-			t.Errorf("parseRetryAfter(%q) = %s, want %s", value, got, want)
+		if got, ok := parseRetryAfter(value); got != want || !ok {
+			t.Errorf("parseRetryAfter(%q) = %s, %v, want %s", value, got, ok, want)
+		}
+	}
+	for _, value := range []string{"", "-1", "+1", "1.5", "1 2", "soon", "0x1", "\u0661"} {
+		if got, ok := parseRetryAfter(value); ok {
+			t.Errorf("parseRetryAfter(%q) = %s, want it to be nothing", value, got)
 		}
 	}
 	future := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
-	if got := parseRetryAfter(future); got < 59*time.Minute || got > time.Hour {
+	if got, ok := parseRetryAfter(future); !ok || got < 59*time.Minute || got > time.Hour {
 		t.Errorf("parseRetryAfter(%q) = %s, want an hour", future, got)
 	}
 }

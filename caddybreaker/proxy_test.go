@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
@@ -282,6 +283,35 @@ func TestAnUpstreamsRetryAfterSetsTheOpenTime(t *testing.T) {
 	v := r.path(o)
 	if v.NextTrialAt == nil || v.NextTrialAt.Sub(v.Since).Round(10_000_000).Seconds() != 1 {
 		t.Errorf("next trial at %v after %v, want 1s later; %s", v.NextTrialAt, v.Since, v.Reason)
+	}
+}
+
+// An outsider's 429 with a Retry-After of 0, and one of more seconds than fit,
+// were successes.
+func TestAnyValidRetryAfterMakesA429AFailure(t *testing.T) {
+	for value, want := range map[string]struct {
+		state breaker.State
+		open  time.Duration
+	}{
+		"0":                             {breaker.Open, time.Minute},
+		"99999999999999999999":          {breaker.Open, 2 * time.Minute},
+		"Mon, 02 Jan 2006 15:04:05 GMT": {breaker.Open, time.Minute},
+		"soon":                          {breaker.Closed, 0},
+	} {
+		t.Run(value, func(t *testing.T) {
+			o := newOrigin(t)
+			r := start(t, "", fmt.Sprintf("reverse_proxy %s {\n transport relay_breaker {\n failure_threshold 1\n open_duration 1m 2m\n}\n}", o.addr()))
+			o.status.Store(429)
+			o.header.Store(&http.Header{"Retry-After": {value}})
+			r.want("/x", 429)
+			v := r.path(o)
+			if v.State != want.state {
+				t.Fatalf("%v, want %v", v.State, want.state)
+			}
+			if v.NextTrialAt != nil && v.NextTrialAt.Sub(v.Since).Round(time.Second) != want.open {
+				t.Errorf("open for %s, want %s", v.NextTrialAt.Sub(v.Since), want.open)
+			}
+		})
 	}
 }
 
