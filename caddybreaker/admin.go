@@ -3,7 +3,6 @@ package caddybreaker
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
@@ -66,13 +66,12 @@ func (a AdminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 
 func (AdminAPI) act(w http.ResponseWriter, r *http.Request) error {
 	var do action
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAction))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&do); err != nil {
-		return badRequest(fmt.Errorf("decoding the action: %w", inWords(err)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAction))
+	if err == nil {
+		err = strictjson.Decode(body, &do)
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return badRequest(fmt.Errorf("decoding the action: more than one value"))
+	if err != nil {
+		return badRequest(fmt.Errorf("decoding the action: %w", err))
 	}
 	perform, err := do.parse()
 	if err != nil {
@@ -94,21 +93,6 @@ func (AdminAPI) act(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	return answerJSON(w, views())
-}
-
-// inWords says what is wrong with the JSON of an action, without the names of Go
-// types.
-func inWords(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New("there is none")
-	}
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Errorf("must be an object, got %s", wrong.Value)
-		}
-		return fmt.Errorf("%s: must be a string, got %s", wrong.Field, wrong.Value)
-	}
-	return err
 }
 
 // parse says what an action does, or which of its fields makes no sense.

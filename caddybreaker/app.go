@@ -1,6 +1,7 @@
 package caddybreaker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 )
 
 func init() { caddy.RegisterModule((*App)(nil)) }
@@ -62,6 +65,12 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 		ID:  appName,
 		New: func() caddy.Module { return new(App) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (a *App) UnmarshalJSON(data []byte) error {
+	type plain App
+	return strictjson.Decode(data, (*plain)(a))
 }
 
 // Provision sets up a.
@@ -147,7 +156,7 @@ func (a *App) provisionRegistry(name string, cfg *RegistryConfig) error {
 	if cfg == nil {
 		cfg = new(RegistryConfig)
 	}
-	if err := cfg.validate(); err != nil {
+	if err := cmp.Or(cfg.oneRule(), cfg.validate()); err != nil {
 		return fmt.Errorf("registry '%s': %w", name, err)
 	}
 	r := newRegistry(a, name, cfg.Options)

@@ -69,6 +69,9 @@ func (b *block) line(d *caddyfile.Dispenser, o *Options) error {
 	if err := parse(d, o); err != nil {
 		return err
 	}
+	if err := o.oneRule(); err != nil {
+		return d.WrapErr(err)
+	}
 	if d.NextArg() {
 		return d.Errf("%s: one word too many: '%s'", name, d.Val())
 	}
@@ -231,7 +234,7 @@ func parseProbeURI(d *caddyfile.Dispenser, o *Options) error {
 	if !d.NextArg() {
 		return d.Errf("probe_uri: missing a path")
 	}
-	if err := validProbeURI(or(d.Val(), "?")); err != nil && !strings.Contains(d.Val(), "{") {
+	if err := checkProbeURI(d.Val()); err != nil && !strings.Contains(d.Val(), "{") {
 		return d.WrapErr(err)
 	}
 	o.ProbeURI = d.Val()

@@ -166,7 +166,9 @@ func parseHandler(h httpcaddyfile.Helper, at place) (*Handler, error) {
 	h.Next() // consume the directive's name
 	handler := new(Handler)
 	if h.NextArg() {
-		handler.PathID = h.Val()
+		if handler.PathID = h.Val(); handler.PathID == "" {
+			return nil, h.Errf("path-id: must not be empty; leave it out, and the handler is named by its place")
+		}
 		if h.NextArg() {
 			return nil, h.Errf("relay_breaker: one word too many: '%s'", h.Val())
 		}

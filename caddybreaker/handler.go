@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
@@ -40,6 +41,12 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.relay_breaker",
 		New: func() caddy.Module { return new(Handler) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (h *Handler) UnmarshalJSON(data []byte) error {
+	type plain Handler
+	return strictjson.Decode(data, (*plain)(h))
 }
 
 // Provision sets up h.

@@ -19,7 +19,7 @@ import (
 // that is left out, or zero, takes the registry's default, else the one named
 // here; leaving something out never switches the breaker off.
 type Options struct {
-	// How many failures in a row open the path. Not used with failure_ratio, but in
+	// How many failures in a row open the path. Not beside failure_ratio, but in
 	// place of a registry's. Default: 5.
 	FailureThreshold int `json:"failure_threshold,omitempty"`
 
@@ -57,7 +57,8 @@ type Options struct {
 	SlowCall caddy.Duration `json:"slow_call,omitempty"`
 
 	// Opens the path when at least this share of the calls within the window
-	// failed, in place of failures in a row; above 0, at most 1.
+	// failed, in place of failures in a row and not beside failure_threshold; above
+	// 0, at most 1.
 	// Default: failures in a row.
 	FailureRatio float64 `json:"failure_ratio,omitempty"`
 
@@ -152,11 +153,24 @@ func (o Options) validate() error {
 
 func validProbeURI(uri string) error {
 	if uri == "" {
-		return nil
+		return nil // off
 	}
+	return checkProbeURI(uri)
+}
+
+func checkProbeURI(uri string) error {
 	u, err := url.ParseRequestURI(uri)
 	if err != nil || u.Host != "" || !strings.HasPrefix(uri, "/") || strings.HasPrefix(uri, "//") {
 		return fmt.Errorf("probe_uri: must be a path that begins with /, got '%s'", uri)
+	}
+	return nil
+}
+
+// oneRule refuses two answers to the question when the path opens, given in one
+// place. It is for options as they were written, before defaults are put below.
+func (o Options) oneRule() error {
+	if o.FailureThreshold != 0 && o.FailureRatio != 0 {
+		return fmt.Errorf("failure_threshold and failure_ratio: a path opens by one of the two, leave out the other")
 	}
 	return nil
 }
@@ -241,6 +255,9 @@ type definition struct {
 // defaults say and the user cannot do is left out; what it says itself is an
 // error.
 func (o Options) define(defaults Options, probing, pool bool) (*definition, error) {
+	if err := o.oneRule(); err != nil {
+		return nil, err
+	}
 	if !probing {
 		defaults.ProbeURI, defaults.ProbeInterval, defaults.ProbeTimeout, defaults.ProbeOnly = "", 0, 0, false
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"go.uber.org/zap"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
@@ -42,6 +43,12 @@ func (*Selection) CaddyModule() caddy.ModuleInfo {
 		ID:  policyNamespace + "relay_breaker",
 		New: func() caddy.Module { return new(Selection) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (s *Selection) UnmarshalJSON(data []byte) error {
+	type plain Selection
+	return strictjson.Decode(data, (*plain)(s))
 }
 
 // Provision sets up s.

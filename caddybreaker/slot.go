@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
@@ -40,6 +41,12 @@ func (*Slot) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.reverse_proxy.circuit_breakers.relay_breaker",
 		New: func() caddy.Module { return new(Slot) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (s *Slot) UnmarshalJSON(data []byte) error {
+	type plain Slot
+	return strictjson.Decode(data, (*plain)(s))
 }
 
 // Provision sets up s.

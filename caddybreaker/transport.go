@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"go.uber.org/zap"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
@@ -67,6 +68,12 @@ func (*Transport) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (t *Transport) UnmarshalJSON(data []byte) error {
+	type plain Transport
+	return strictjson.Decode(data, (*plain)(t))
+}
+
 // Provision sets up t.
 func (t *Transport) Provision(ctx caddy.Context) error {
 	t.logger = ctx.Logger()
@@ -89,6 +96,10 @@ func (t *Transport) Provision(ctx caddy.Context) error {
 	_, probing := t.inner.(*reverseproxy.HTTPTransport)
 	if t.def, err = t.define(t.registry.defaults, probing, usesPolicy(proxy)); err != nil {
 		return err
+	}
+	if n := t.registry.defaults.MinAvailable; n > 0 && proxy != nil && !usesPolicy(proxy) {
+		t.logger.Warn("min_available of the registry does nothing for this proxy: it "+needsPolicy,
+			zap.String("registry", t.registry.name), zap.Strings("upstreams", dialsOf(proxy)), zap.Int("min_available", n))
 	}
 	if t.def.opts.ProbeURI != "" {
 		if t.prober, err = newProber(ctx, t); err != nil {
@@ -249,6 +260,15 @@ func parentProxy(ctx caddy.Context) *reverseproxy.Handler {
 		}
 	}
 	return nil
+}
+
+// dialsOf names a proxy for its operator, who wrote its upstreams.
+func dialsOf(proxy *reverseproxy.Handler) []string {
+	dials := make([]string, 0, len(proxy.Upstreams))
+	for _, up := range proxy.Upstreams {
+		dials = append(dials, up.Dial)
+	}
+	return dials
 }
 
 // usesPolicy reports whether a proxy has our selection policy. It reads the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
@@ -47,6 +48,12 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 		ID:  appID,
 		New: func() caddy.Module { return new(App) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (a *App) UnmarshalJSON(data []byte) error {
+	type plain App
+	return strictjson.Decode(data, (*plain)(a))
 }
 
 // Provision implements caddy.Provisioner.

@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 )
 
 func init() { caddy.RegisterModule(new(CertStorage)) }
@@ -38,6 +40,12 @@ func (*CertStorage) CaddyModule() caddy.ModuleInfo {
 		ID:  "caddy.storage.storage_mux",
 		New: func() caddy.Module { return new(CertStorage) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (s *CertStorage) UnmarshalJSON(data []byte) error {
+	type plain CertStorage
+	return strictjson.Decode(data, (*plain)(s))
 }
 
 // Provision implements caddy.Provisioner. Caddy provisions its storage before the apps.

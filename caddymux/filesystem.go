@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storefs"
 )
@@ -39,6 +40,12 @@ func (*FileSystem) CaddyModule() caddy.ModuleInfo {
 		ID:  "caddy.fs.storage_mux",
 		New: func() caddy.Module { return new(FileSystem) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (f *FileSystem) UnmarshalJSON(data []byte) error {
+	type plain FileSystem
+	return strictjson.Decode(data, (*plain)(f))
 }
 
 // Provision implements caddy.Provisioner.

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
@@ -92,6 +93,12 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 		ID:  "http.handlers.storage_mux",
 		New: func() caddy.Module { return new(Handler) },
 	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler: an error names the field.
+func (h *Handler) UnmarshalJSON(data []byte) error {
+	type plain Handler
+	return strictjson.Decode(data, (*plain)(h))
 }
 
 // Provision sets up the handler. It builds the tree, or joins the one that is there, and dials nobody.

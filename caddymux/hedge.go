@@ -55,6 +55,9 @@ func (p *muxParser) hedge(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
 		return nil
 	}
+	if p.m.Hedge == "off" {
+		return d.Errf("hedge: off makes no extra reads, and takes no share of them, got %q", d.Val())
+	}
 	percent, err := parsePercent(d.Val())
 	p.m.HedgeMaxPercent = percent
 	return at(d, err)

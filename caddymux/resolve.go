@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
@@ -155,6 +156,9 @@ func (r resolver) backend(raw json.RawMessage, depth int) (one member, err error
 	}
 	loaded, err := r.ctx.LoadModuleByID(backendNamespace+"."+one.Type, config)
 	if err != nil {
+		if named := strictjson.Decode(config, kind); named != nil { // Caddy does not say which field
+			err = named
+		}
 		return one, err
 	}
 	one.module = loaded.(BackendType) // newBackendType has seen to that
@@ -192,7 +196,7 @@ func (r resolver) nested(one member, own map[string]json.RawMessage, depth int) 
 		return one, err
 	}
 	var inner Mux
-	if err := caddy.StrictUnmarshalJSON(config, &inner); err != nil {
+	if err := strictjson.Decode(config, &inner); err != nil {
 		return one, err
 	}
 	if one.nested, err = r.mux(inner, depth+1); err != nil {

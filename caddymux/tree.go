@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 )
 
 // Mux composes backends under one mode, and is itself what a backend can be: muxes nest, up to 8 in a chain.
@@ -162,7 +164,7 @@ func take(from map[string]json.RawMessage, key string, into any) error {
 		return nil
 	}
 	delete(from, key)
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := strictjson.Decode(raw, into); err != nil {
 		return fieldError{key, err}
 	}
 	return nil

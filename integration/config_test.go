@@ -311,3 +311,27 @@ func TestCase023ReloadsLeaveNothingBehind(t *testing.T) {
 		return nil
 	})
 }
+
+// What an operator set for all, and one proxy cannot do, is said with the name of that proxy.
+func TestAProxyWithoutThePolicyIsALoadWarning(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		site, want string // want "": no warning
+	}{
+		"min_available of the registry": {"reverse_proxy app1:80 {\n transport relay_breaker\n}",
+			`"min_available of the registry does nothing for this proxy: it needs a reverse_proxy with lb_policy relay_breaker","registry":"default","upstreams":["app1:80"],"min_available":1`},
+		"several upstreams": {"reverse_proxy app1:80 app2:80 {\n transport relay_breaker other\n}",
+			"over several upstreams without lb_policy relay_breaker"},
+		"with the policy": {"reverse_proxy app1:80 app2:80 {\n lb_policy relay_breaker\n transport relay_breaker\n}", ""},
+		"a handler":       {"relay_breaker x", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, out := rig.Command(t, "validate", row.site, rig.Global("relay_breaker {\n min_available 1\n}"))
+			warned := strings.Contains(out, `"logger":"http.reverse_proxy.transport.relay_breaker"`)
+			if code != 0 || warned != (row.want != "") || !strings.Contains(out, row.want) {
+				t.Errorf("validate exits with %d, want a warning %q:\n%s", code, row.want, out)
+			}
+		})
+	}
+}
