@@ -318,10 +318,14 @@ func TestAProxyWithoutThePolicyIsALoadWarning(t *testing.T) {
 	for name, row := range map[string]struct {
 		site, want string // want "": no warning
 	}{
-		"min_available of the registry": {"reverse_proxy app1:80 {\n transport relay_breaker\n}",
-			`"min_available of the registry does nothing for this proxy: it needs a reverse_proxy with lb_policy relay_breaker","registry":"default","upstreams":["app1:80"],"min_available":1`},
-		"several upstreams": {"reverse_proxy app1:80 app2:80 {\n transport relay_breaker other\n}",
-			"over several upstreams without lb_policy relay_breaker"},
+		"min_available of the registry": {
+			"reverse_proxy app1:80 {\n transport relay_breaker\n}",
+			`"min_available of the registry does nothing for this proxy: it needs a reverse_proxy with lb_policy relay_breaker","registry":"default","upstreams":["app1:80"],"min_available":1`,
+		},
+		"several upstreams": {
+			"reverse_proxy app1:80 app2:80 {\n transport relay_breaker other\n}",
+			"over several upstreams without lb_policy relay_breaker",
+		},
 		"with the policy": {"reverse_proxy app1:80 app2:80 {\n lb_policy relay_breaker\n transport relay_breaker\n}", ""},
 		"a handler":       {"relay_breaker x", ""},
 	} {
