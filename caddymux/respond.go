@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -207,37 +206,6 @@ func (s *sink) Write(p []byte) (int, error) {
 	n, err := s.x.w.Write(p)
 	s.wrote(int64(n), err)
 	return n, err
-}
-
-// copyBuffer is what bodies pass through that neither write themselves nor are files. A small file goes through it too, as
-// one write is cheaper than what it takes to send a file without a copy.
-const copyBuffer = 32 << 10
-
-var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
-
-// ReadFrom hands on the writer's own, by which large files go out without a copy.
-func (s *sink) ReadFrom(src io.Reader) (int64, error) {
-	if rf, ok := s.x.w.(io.ReaderFrom); ok && sendable(src) {
-		s.start()
-		n, err := rf.ReadFrom(src)
-		s.wrote(n, nil)
-		return n, err
-	}
-	buf := copyBuffers.Get().(*[copyBuffer]byte)
-	defer copyBuffers.Put(buf)
-	return io.CopyBuffer(struct{ io.Writer }{s}, src, buf[:])
-}
-
-// sendable tells whether src is a file, or part of one, for which that pays.
-func sendable(src io.Reader) bool {
-	limited, ok := src.(*io.LimitedReader)
-	if ok {
-		if limited.N <= copyBuffer {
-			return false
-		}
-		src = limited.R
-	}
-	return muxcore.BodyFile(src) != nil
 }
 
 func (s *sink) wrote(n int64, err error) {

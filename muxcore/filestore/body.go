@@ -6,17 +6,31 @@ import (
 	"io/fs"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
-var errSeek = errors.New("seek before the beginning, or whence unknown")
+var (
+	errSeek    = errors.New("seek before the beginning, or whence unknown")
+	errChanged = errors.New("the file was changed while it was read")
+)
+
+// state is by what can be told whether the bytes of an open file are still those that they were. What comes in its place, by a rename,
+// leaves them alone; where it has grown, as logs do, the bytes before are taken for what they were.
+type state struct {
+	size  int64
+	mtime time.Time
+}
+
+func stateOf(fi fs.FileInfo) state { return state{fi.Size(), fi.ModTime()} }
 
 // body reads a part of a file, from the file's own position on.
 type body struct {
 	store         *Store
 	key           string
 	f             *os.File
+	is            state // when it was opened
 	start, length int64
 	at            int64 // within the part
 	closed        atomic.Bool
@@ -41,6 +55,9 @@ func (b *body) Read(p []byte) (int, error) {
 		p = p[:left]
 	}
 	n, err := b.f.Read(p)
+	if changed := b.changed(); changed != nil {
+		return 0, changed
+	}
 	b.at += int64(n)
 	if errors.Is(err, io.EOF) {
 		err = b.fault(io.ErrUnexpectedEOF)
@@ -50,7 +67,21 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo implements io.WriterTo. A writer that can take a file gets it.
+// changed looks, after bytes were read and before anybody gets them, whether they are of the file that was opened. Somebody who writes into
+// it is not the store's failure.
+func (b *body) changed() error {
+	fi, err := b.f.Stat()
+	if err != nil {
+		return b.fault(err)
+	}
+	if now := stateOf(fi); now.size < b.is.size || now.size == b.is.size && !now.mtime.Equal(b.is.mtime) {
+		return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: muxcore.OpGet, Key: b.key, Unsure: true, Err: errChanged}
+	}
+	return nil
+}
+
+// WriteTo implements io.WriterTo, in few and large writes. The file itself is not handed to a writer that could send it without a copy:
+// bytes that were changed meanwhile would be gone before anybody knows.
 func (b *body) WriteTo(w io.Writer) (int64, error) {
 	if b.closed.Load() {
 		return 0, fs.ErrClosed
@@ -58,15 +89,23 @@ func (b *body) WriteTo(w io.Writer) (int64, error) {
 	if b.at >= b.length {
 		return 0, nil
 	}
-	part := io.LimitedReader{R: b.f, N: b.length - b.at}
 	buffer := b.store.buffer()
-	n, err := io.CopyBuffer(w, &part, *buffer)
-	b.store.buffers.Put(buffer)
-	b.at += n
-	if err == nil && b.at < b.length {
-		err = b.fault(io.ErrUnexpectedEOF)
+	defer b.store.buffers.Put(buffer)
+	var written int64
+	for b.at < b.length {
+		n, err := b.Read(*buffer)
+		if n > 0 {
+			m, werr := w.Write((*buffer)[:n])
+			written += int64(m)
+			if werr != nil {
+				return written, werr
+			}
+		}
+		if err != nil {
+			return written, err
+		}
 	}
-	return n, err
+	return written, nil
 }
 
 // Seek implements io.Seeker, within the part that was opened.

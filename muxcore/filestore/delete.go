@@ -33,7 +33,7 @@ func (s *Store) remove(d *rootDir, key string, cond *muxcore.Conditions) error {
 		defer unlock()
 	}
 	var info muxcore.Info
-	f, side, err := d.open(key, &info)
+	f, _, side, err := d.open(key, &info)
 	if err != nil {
 		if d.noObject(err) || errors.Is(err, errNotRegular) {
 			return absent(muxcore.OpDelete, key, err)

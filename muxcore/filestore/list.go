@@ -159,7 +159,7 @@ func (w *walk) name(full string, link bool) error {
 func (w *walk) object(key string) error {
 	info := muxcore.Info{Key: key, Size: -1}
 	if w.opts.Details {
-		f, _, err := w.d.open(key, &info)
+		f, _, _, err := w.d.open(key, &info)
 		switch {
 		case err == nil:
 			_ = f.Close()

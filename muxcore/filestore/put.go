@@ -133,7 +133,7 @@ func (d *rootDir) checkWrite(key string, cond *muxcore.Conditions) (existed, sid
 	info := &muxcore.Info{}
 	if err == nil {
 		var f *os.File
-		if f, side, err = d.open(key, info); err == nil {
+		if f, _, side, err = d.open(key, info); err == nil {
 			_ = f.Close()
 			return true, side, cond.CheckWrite(key, info)
 		}

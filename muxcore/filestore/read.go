@@ -18,7 +18,7 @@ var errNotRegular = errors.New("not a regular file")
 // Get implements muxcore.Store.
 func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {
 	open := &opened{}
-	f, err := s.find(ctx, muxcore.OpGet, key, &open.object.Info)
+	f, is, err := s.find(ctx, muxcore.OpGet, key, &open.object.Info)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 		_ = f.Close()
 		return nil, fault(muxcore.OpGet, key, err)
 	}
-	open.body = body{store: s, key: key, f: f, start: open.object.Offset, length: open.object.Length}
+	open.body = body{store: s, key: key, f: f, is: is, start: open.object.Offset, length: open.object.Length}
 	open.object.Body = &open.body
 	return &open.object, nil
 }
@@ -44,7 +44,7 @@ type opened struct {
 // Stat implements muxcore.Store.
 func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (muxcore.Info, error) {
 	var info muxcore.Info
-	f, err := s.find(ctx, muxcore.OpStat, key, &info)
+	f, _, err := s.find(ctx, muxcore.OpStat, key, &info)
 	if err != nil {
 		return muxcore.Info{}, err
 	}
@@ -56,31 +56,31 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 }
 
 // find opens the object and fills in info. That there is none is only said of a root that is still the root.
-func (s *Store) find(ctx context.Context, op muxcore.Op, key string, info *muxcore.Info) (*os.File, error) {
+func (s *Store) find(ctx context.Context, op muxcore.Op, key string, info *muxcore.Info) (*os.File, state, error) {
 	if err := checkCall(ctx, op, key); err != nil {
-		return nil, err
+		return nil, state{}, err
 	}
 	for retried := false; ; retried = true {
 		d, err := s.acquire()
 		if err != nil {
-			return nil, fault(op, key, err)
+			return nil, state{}, fault(op, key, err)
 		}
-		f, _, err := d.open(key, info)
+		f, is, _, err := d.open(key, info)
 		if err == nil {
 			s.release(d)
-			return f, nil
+			return f, is, nil
 		}
 		if !d.noObject(err) && !errors.Is(err, errNotRegular) {
 			s.release(d)
-			return nil, fault(op, key, err)
+			return nil, state{}, fault(op, key, err)
 		}
 		rootErr := s.current(d)
 		s.release(d)
 		if rootErr == nil {
-			return nil, absent(op, key, err)
+			return nil, state{}, absent(op, key, err)
 		}
 		if retried || !errors.Is(rootErr, errRootChanged) {
-			return nil, fault(op, key, rootErr)
+			return nil, state{}, fault(op, key, rootErr)
 		}
 	}
 }
@@ -98,10 +98,10 @@ func checkCall(ctx context.Context, op muxcore.Op, key string) error {
 
 // open opens the object at key and describes it: one open, one fstat, one fgetxattr. side tells whether its metadata
 // lies in a side file.
-func (d *rootDir) open(key string, info *muxcore.Info) (f *os.File, side bool, err error) {
+func (d *rootDir) open(key string, info *muxcore.Info) (f *os.File, is state, side bool, err error) {
 	f, err = d.OpenFile(key, os.O_RDONLY|openFlags, 0)
 	if err != nil {
-		return nil, false, err
+		return nil, is, false, err
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
@@ -112,9 +112,9 @@ func (d *rootDir) open(key string, info *muxcore.Info) (f *os.File, side bool, e
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, false, err
+		return nil, is, false, err
 	}
-	return f, side, nil
+	return f, stateOf(fi), side, nil
 }
 
 // describe fills in info: what a Put stored of exactly this file, else what can be seen of it.
