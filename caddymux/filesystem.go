@@ -3,12 +3,14 @@ package caddymux
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -31,7 +33,8 @@ type FileSystem struct {
 
 	door
 
-	files *storefs.FS
+	files  *storefs.FS
+	logger *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -57,7 +60,7 @@ func (f *FileSystem) Provision(ctx caddy.Context) error {
 	if _, err := f.enter(ctx, app, f.Use, f.Name, f.Mux); err != nil {
 		return err
 	}
-	f.files = storefs.New(f.hold, outage)
+	f.files, f.logger = storefs.New(f.hold, outage), ctx.Logger()
 	return nil
 }
 
@@ -91,7 +94,41 @@ func outage(err error) error {
 func (f *FileSystem) Cleanup() error { return f.leave() }
 
 // Open implements fs.FS.
-func (f *FileSystem) Open(name string) (fs.File, error) { return f.files.Open(name) }
+func (f *FileSystem) Open(name string) (fs.File, error) {
+	file, err := f.files.Open(name)
+	if plain, ok := file.(seekingFile); ok && err == nil {
+		if _, folder := file.(fs.ReadDirFile); !folder {
+			return &outgoing{seekingFile: plain, logger: f.logger, name: name}, nil
+		}
+	}
+	return file, err
+}
+
+type seekingFile interface {
+	fs.File
+	io.Seeker
+}
+
+// outgoing is a file on its way to a client. Where it breaks off, so must the response: file_server does not look at errors in mid-body, and
+// with encode around it nothing else would tell the client, as then no length does.
+type outgoing struct {
+	seekingFile
+	logger *zap.Logger
+	name   string
+	begun  bool
+}
+
+// Read implements fs.File. It does not return where the file ends too early.
+func (s *outgoing) Read(p []byte) (int, error) {
+	n, err := s.seekingFile.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && s.begun {
+		s.logger.Warn("aborting with incomplete response", zap.Error(err))
+		s.logger.Debug("file that ended too early", zap.String("key", s.name))
+		panic(http.ErrAbortHandler)
+	}
+	s.begun = s.begun || n > 0
+	return n, err
+}
 
 // UnmarshalCaddyfile sets up the file system from Caddyfile tokens:
 //

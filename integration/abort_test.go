@@ -265,25 +265,46 @@ func checkVersions(t *testing.T, c *rig.Caddy, field string, body []byte, other 
 	}
 }
 
-// With encode in front, which ends its coding in an orderly way whatever happens, the end of a broken body is an error still.
+// With encode in front, which ends its coding in an orderly way whatever happens, the end of a broken body is an error still, whichever
+// door it comes through.
 func TestABodyThatCannotGoOnIsAnErrorUnderEncode(t *testing.T) {
 	t.Parallel()
+	const tree = "{\ncooldown 1ms 1ms\nlast_resort\ntimeout 1s\nbackend f1 http {$F1}\n}\n"
+	for _, door := range []struct {
+		name, global, site string
+		protos             []string
+	}{
+		{"object store", "", "storage_mux " + tree, []string{"HTTP/1.0", "HTTP/1.1"}},
+		// Over HTTP/1.0 the end of the connection is the end of the body, which a file system cannot turn into a reset.
+		{"file system", "filesystem site storage_mux failover " + tree, "header Content-Type text/plain\nfile_server {\nfs site\n}\n", []string{"HTTP/1.1"}},
+	} {
+		t.Run(door.name, func(t *testing.T) {
+			t.Parallel()
+			site := "encode gzip\nroot \"\"\n" + door.site + "}\n"
+			brokenUnderEncode(t, door.global, site, door.protos)
+		})
+	}
+}
+
+func brokenUnderEncode(t *testing.T, global, site string, protos []string) {
 	body := someBytes(1 << 20)
 	f1 := origin.New(t)
 	f1.Put("/x", origin.Object{Body: body, Header: http.Header{"Content-Type": {"text/plain"}}})
 	dir := t.TempDir()
 	roots := selfSigned(t, dir)
-	site := "encode gzip\nstorage_mux {\ncooldown 1ms 1ms\nlast_resort\ntimeout 1s\nbackend f1 http {$F1}\n}\n}\n"
-	c := rig.Start(t, "http://:{$PORT2} {\n"+site+"https://localhost:{$PORT} {\ntls {$DIR}/cert.pem {$DIR}/key.pem\n"+site, rig.InDir(dir), rig.Env("F1", f1.URL()))
-	for version, client := range versions(t, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: "localhost"}) {
+	c := rig.Start(t, "http://:{$PORT2} {\n"+site+"https://localhost:{$PORT} {\ntls {$DIR}/cert.pem {$DIR}/key.pem\n"+site,
+		rig.InDir(dir), rig.Env("F1", f1.URL()), rig.Global(global))
+	breaks := func() {
 		f1.Script(origin.Faults{ResetAfter: 500_000})
-		<-time.After(5 * time.Millisecond)                                                    // its cooldown
+		<-time.After(5 * time.Millisecond) // its cooldown
+	}
+	for version, client := range versions(t, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: "localhost"}) {
+		breaks()
 		status, got, err := fetch(t, client, "https://localhost:"+c.Word("PORT")+"/x", false) // decodes, as no coding was asked for
 		judgeBroken(t, fmt.Sprint("HTTP/", version), body, false, status, got, err)
 	}
-	for _, proto := range []string{"HTTP/1.0", "HTTP/1.1"} {
-		f1.Script(origin.Faults{ResetAfter: 500_000})
-		<-time.After(5 * time.Millisecond)
+	for _, proto := range protos {
+		breaks()
 		status, coded, err := fetchRaw(t, "127.0.0.1:"+c.Word("PORT2"), "GET /x "+proto+"\r\nHost: x\r\nConnection: close\r\nAccept-Encoding: gzip\r\n\r\n")
 		if err == nil {
 			t.Errorf("%s: %d ended cleanly after %d coded bytes", proto, status, len(coded))
