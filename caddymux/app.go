@@ -67,7 +67,7 @@ func (a *App) Provision(ctx caddy.Context) (err error) {
 	a.named = make(map[string]*door)
 	for _, name := range slices.Sorted(maps.Keys(a.Trees)) {
 		if _, err := a.tree(ctx, name); err != nil {
-			return fmt.Errorf("trees: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -92,15 +92,12 @@ func (a *App) provisionTree(ctx caddy.Context, name string) (d *door, err error)
 	a.making = append(a.making, name)
 	defer func() {
 		a.making = a.making[:len(a.making)-1]
-		if err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
 	}()
 	if err := checkName("tree", name); err != nil {
 		return nil, err
 	}
 	if a.Trees[name] == nil {
-		return nil, errors.New("no backend")
+		return nil, ofTree(name, coded(muxcore.CodeBackendNotFound, "no backend"))
 	}
 	root, err := newResolver(ctx, a).tree(name, *a.Trees[name])
 	if err != nil {

@@ -5,7 +5,7 @@
 // contract, backend_memory.go the smallest). Caddyfiles become these structs in caddyfile.go and caddyfile_mux.go, by the
 // parse tables of options.go; locations in location.go.
 //
-// When Caddy provisions a config, resolve.go replaces the placeholders, checks what must hold and loads the modules.
+// When Caddy provisions a config, resolve.go replaces the placeholders and loads the modules, settings.go and check.go check what must hold.
 // What comes out is built into a tree, once for all configs that say the same (pool.go): so health and counters
 // survive a reload, and a request keeps what it uses. Named trees are declared by a global option (caddyfile_global.go);
 // each place in a config that uses a tree is a door to it (door.go).

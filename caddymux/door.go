@@ -95,7 +95,7 @@ func (d *door) leave() error {
 func enterTree(key treeKey, root *branch) (*tree, error) {
 	// Not while the tree is made: its place in the pool is locked then, and whoever looks through the pool waits there.
 	if err := root.enterUsed(); err != nil {
-		return nil, fmt.Errorf("tree %q: %w", key.name, err)
+		return nil, ofTree(key.name, err)
 	}
 	value, there, err := trees.LoadOrNew(key, func() (caddy.Destructor, error) { return newTree(root) })
 	if there || err != nil {

@@ -15,7 +15,7 @@ import (
 func hedgeOf(word string, percent float64) (muxcore.Hedge, error) {
 	h := muxcore.Hedge{Share: percent / 100}
 	if percent < 0 || percent > 100 {
-		return h, fmt.Errorf("hedge: the most extra reads must be above 0 and at most 100 percent, got %v", percent)
+		return h, fmt.Errorf("hedge_max_percent: must be above 0 and at most 100, got %v", percent)
 	}
 	switch word {
 	case "", "off":
