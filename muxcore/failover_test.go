@@ -160,7 +160,7 @@ func TestFailoverTakesAFinalAnswer(t *testing.T) {
 func TestADownBackendIsLeftAloneAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []muxcore.Event
-		m, a := two(t, muxcore.Settings{Observe: func(e muxcore.Event) {
+		m, a := two(t, muxcore.Settings{Float64: func() float64 { return 0 }, Observe: func(e muxcore.Event) {
 			if e.Kind != muxcore.EventAttempt {
 				events = append(events, e)
 			}

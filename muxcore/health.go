@@ -48,6 +48,28 @@ func cooldown(base, most time.Duration, f int) time.Duration {
 	return min(base<<min(f, 6), most)
 }
 
+// restJitter is the part of a grown cooldown that is drawn at random.
+const restJitter = 0.1
+
+// rests are the cooldowns of a mux's backends.
+type rests struct {
+	base, most time.Duration
+	float64    func() float64
+}
+
+// after is how long to leave a backend alone that failed so many times before. Grown cooldowns are shortened at random, so
+// that nodes which lost a backend at the same moment do not all try it at the same moment, time and again.
+func (r rests) after(failures int) time.Duration {
+	d := cooldown(r.base, r.most, failures)
+	if failures == 0 || r.most <= r.base {
+		return d
+	}
+	return d - time.Duration(float64(d)*restJitter*r.float64())
+}
+
+// rests of this mux.
+func (m *Mux) rests() rests { return rests{m.set.Cooldown, m.set.MaxCooldown, m.set.Float64} }
+
 // enter admits a call while up, without a lock. The generation is read first: a permit from the moment of going down is
 // then of the old one, and its result is void.
 func (h *health) enter() (permit, bool) {
@@ -94,7 +116,7 @@ type transition struct {
 }
 
 // record takes the result of an admitted call. Only success and blame change anything; all else gives a trial back.
-func (h *health) record(p permit, class Class, err error, now time.Time, base, most time.Duration) transition {
+func (h *health) record(p permit, class Class, err error, now time.Time, rest rests) transition {
 	if !p.trial && !class.Counts() {
 		return transition{} // the common case; h.down is false, or the call is of an older generation
 	}
@@ -108,7 +130,7 @@ func (h *health) record(p permit, class Class, err error, now time.Time, base, m
 	}
 	switch {
 	case class.Counts():
-		went := h.fail(err, now, base, most)
+		went := h.fail(err, now, rest)
 		return transition{changed: true, wentDown: went}
 	case !provesLife(class, err):
 		return transition{changed: p.trial}
@@ -119,9 +141,9 @@ func (h *health) record(p permit, class Class, err error, now time.Time, base, m
 }
 
 // fail must be called with h.mu held. It tells whether the backend was up.
-func (h *health) fail(err error, now time.Time, base, most time.Duration) bool {
+func (h *health) fail(err error, now time.Time, rest rests) bool {
 	wasUp := !h.down.Load()
-	h.until = now.Add(cooldown(base, most, h.failures))
+	h.until = now.Add(rest.after(h.failures))
 	h.failures++
 	h.err = err
 	h.trial = false
@@ -143,7 +165,7 @@ func (h *health) revive(now time.Time) time.Duration {
 }
 
 // checked takes the result of an active check that asked at the generation given.
-func (h *health) checked(generation uint64, err error, now time.Time, base, most time.Duration) transition {
+func (h *health) checked(generation uint64, err error, now time.Time, rest rests) transition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	down := h.down.Load()
@@ -151,7 +173,7 @@ func (h *health) checked(generation uint64, err error, now time.Time, base, most
 	case generation != h.generation.Load(), err == nil && !down:
 		return transition{}
 	case err != nil:
-		return transition{changed: true, wentDown: h.fail(err, now, base, most)}
+		return transition{changed: true, wentDown: h.fail(err, now, rest)}
 	}
 	return transition{changed: true, recovered: true, downFor: h.revive(now)}
 }

@@ -51,7 +51,8 @@ type Settings struct {
 	Retry Retry
 
 	// Cooldown is how long a failed backend is left alone: Cooldown * 2^min(f, 6), at most MaxCooldown, f being the
-	// consecutive failures before. Default: 1s, at most 1m.
+	// consecutive failures before. Grown ones are shortened at random by up to a tenth, so that many nodes do not try again
+	// in step. Default: 1s, at most 1m.
 	Cooldown    time.Duration
 	MaxCooldown time.Duration
 

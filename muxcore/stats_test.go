@@ -96,7 +96,7 @@ func TestStaleResultsAreVoid(t *testing.T) {
 	var h health
 	now := time.Now()
 	record := func(p permit, class Class) transition {
-		return h.record(p, class, ErrAllBackendsDown, now, time.Second, time.Minute)
+		return h.record(p, class, ErrAllBackendsDown, now, rests{time.Second, time.Minute, func() float64 { return 0 }})
 	}
 	var admitted []permit
 	for range 100 {
