@@ -76,8 +76,8 @@ func (h *Hostile) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // serve plays an answer for each request of a connection, until one of the two hangs up.
 func (h *Hostile) serve(conn net.Conn) {
-	defer conn.Close()
-	stop := context.AfterFunc(h.Context, func() { conn.Close() })
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(h.Context, func() { _ = conn.Close() })
 	defer stop()
 	in := bufio.NewReader(conn)
 	for {

@@ -21,7 +21,7 @@ const (
 )
 
 // A trial is what a hostile service is asked for.
-var trials = []func(tb testing.TB, ctx context.Context, s muxcore.Store) error{ //nolint:revive // as in testing, tb goes first
+var trials = []func(tb testing.TB, ctx context.Context, s muxcore.Store) error{
 	getting(muxcore.GetOptions{}),
 	getting(muxcore.GetOptions{Range: muxcore.Range{Offset: 3, Length: 4}}),
 	getting(muxcore.GetOptions{Range: muxcore.Range{Offset: -3}}),
@@ -100,7 +100,7 @@ func sound(tb testing.TB, info *muxcore.Info, key string) {
 }
 
 func getting(opts muxcore.GetOptions) func(testing.TB, context.Context, muxcore.Store) error {
-	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error { //nolint:revive // see trials
+	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error {
 		o, err := s.Get(ctx, victim, opts)
 		if err != nil {
 			return err
@@ -118,7 +118,7 @@ func getting(opts muxcore.GetOptions) func(testing.TB, context.Context, muxcore.
 	}
 }
 
-func stats(tb testing.TB, ctx context.Context, s muxcore.Store) error { //nolint:revive // see trials
+func stats(tb testing.TB, ctx context.Context, s muxcore.Store) error {
 	info, err := s.Stat(ctx, victim, muxcore.Conditions{})
 	if err == nil {
 		sound(tb, &info, victim)
@@ -127,7 +127,7 @@ func stats(tb testing.TB, ctx context.Context, s muxcore.Store) error { //nolint
 }
 
 func putting(opts muxcore.PutOptions) func(testing.TB, context.Context, muxcore.Store) error {
-	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error { //nolint:revive // see trials
+	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error {
 		res, err := s.Put(ctx, victim, strings.NewReader("body"), 4, opts)
 		if err != nil {
 			return err
@@ -139,13 +139,13 @@ func putting(opts muxcore.PutOptions) func(testing.TB, context.Context, muxcore.
 	}
 }
 
-func deletes(_ testing.TB, ctx context.Context, s muxcore.Store) error { //nolint:revive // see trials
+func deletes(_ testing.TB, ctx context.Context, s muxcore.Store) error {
 	_, err := s.Delete(ctx, victim, muxcore.DeleteOptions{})
 	return err
 }
 
 func listing(opts muxcore.ListOptions) func(testing.TB, context.Context, muxcore.Store) error {
-	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error { //nolint:revive // see trials
+	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error {
 		last, n := opts.After, 0
 		for e, err := range s.List(ctx, opts) {
 			if err != nil {
