@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
@@ -24,8 +25,10 @@ const staleSite = `
 http://:{$PORT} {
 	import app
 	handle_errors 502 503 {
-		storage_mux failover {$DIR} {
+		@read method GET HEAD
+		storage_mux @read {$DIR} {
 			status 200
+			pass_thru
 		}
 	}
 }
@@ -67,7 +70,12 @@ func TestAStaleSiteInsteadOfA503(t *testing.T) {
 	stale, plain := c, c.On("PORT2")
 	wantBody(t, "GET", stale.Get("/page.html"), http.StatusOK, page)
 	wantBody(t, "GET of the folder", stale.Get("/"), http.StatusOK, index)
-	wantBody(t, "POST", stale.Do(rig.Request{Method: http.MethodPost, Path: "/page.html"}), http.StatusOK, page)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		r := stale.Do(rig.Request{Method: method, Path: "/page.html"})
+		if r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || len(r.Body) != 0 {
+			t.Errorf("%s = %d %q, Retry-After %q; nobody did what it asks for", method, r.Status, r.Body, r.Header.Get("Retry-After"))
+		}
+	}
 	if r := stale.Head("/page.html"); r.Status != http.StatusOK || r.Header.Get("Content-Length") != "19" {
 		t.Errorf("HEAD = %d, length %s", r.Status, r.Header.Get("Content-Length"))
 	}
@@ -83,12 +91,16 @@ func TestAStaleSiteInsteadOfA503(t *testing.T) {
 	if missing.Header.Get("Retry-After") == "" {
 		t.Error("the 503 of what the mirror lacks has no Retry-After")
 	}
+	if log := c.Log.String(); strings.Contains(log, "KEY_NOT_FOUND") {
+		t.Errorf("what the mirror lacks is an error in the log:\n%s", log)
+	}
 
 	r := plain.Get("/page.html")
 	wantBody(t, "GET without the option", r, http.StatusServiceUnavailable, page)
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("the 503 lacks Retry-After")
 	}
+	wantBody(t, "POST where the route is for all methods", plain.Do(rig.Request{Method: http.MethodPost, Path: "/page.html"}), http.StatusServiceUnavailable, page)
 	if f1.Hits()+f2.Hits() != 1 {
 		t.Errorf("%d requests reached the app, want the one before it went down", f1.Hits()+f2.Hits())
 	}

@@ -1,7 +1,9 @@
 package integration_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -260,6 +262,39 @@ func TestTheTableOfMetricsIsWhatThereIs(t *testing.T) {
 	for name := range families {
 		if !slices.Contains(rows, name) {
 			t.Errorf("%s is not in the docs", name)
+		}
+	}
+}
+
+// What users copy is what `caddy fmt` makes of it, so that Caddy has nothing to say of it.
+func TestEveryCaddyfileIsFormatted(t *testing.T) {
+	t.Parallel()
+	all := make(map[string]string)
+	for page, text := range pages(t) {
+		for i, config := range caddyfiles(text) {
+			all[fmt.Sprintf("%s, Caddyfile %d", page, i+1)] = config
+		}
+	}
+	files, err := filepath.Glob("../recipes/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(files, "../Caddyfile.example") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[path] = string(text)
+	}
+	if len(all) < 30 {
+		t.Fatalf("%d Caddyfiles, want those of all recipes and pages", len(all))
+	}
+	for where, config := range all {
+		cmd := exec.Command(rig.Binary(t), "fmt", "-")
+		cmd.Stdin = strings.NewReader(config)
+		formatted, err := cmd.Output()
+		if err != nil || string(formatted) != config {
+			t.Errorf("%s is not formatted (%v); caddy fmt makes of it:\n%s", where, err, formatted)
 		}
 	}
 }

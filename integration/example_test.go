@@ -109,6 +109,10 @@ func TestTheProxyOfTheExample(t *testing.T) {
 	if got := seen(4); got["500 upstream 2 is broken"] != 3 || got["200 of yesterday"] != 1 {
 		t.Errorf("four answers with both broken: %v", got)
 	}
+	for _, method := range []string{http.MethodPost, http.MethodDelete} {
+		r := proxy.Do(rig.Request{Method: method, Path: "/", Header: []string{"Host", "localhost"}})
+		wantStatus(t, method+" with both broken", r, http.StatusServiceUnavailable)
+	}
 	if err := os.Remove(filepath.Join(c.Dir, "broken2")); err != nil {
 		t.Fatal(err)
 	}

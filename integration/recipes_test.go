@@ -259,6 +259,12 @@ func TestRecipeStaleSiteBehindABreaker(t *testing.T) {
 			t.Errorf("a 200 with Retry-After %q", got)
 		}
 	}
+	for _, method := range []string{http.MethodPost, http.MethodDelete} {
+		r := c.Do(rig.Request{Method: method, Path: "/page", Header: []string{"Host", "localhost"}})
+		if r.Status < 500 || len(r.Body) != 0 {
+			t.Errorf("%s without any upstream = %d %q", method, r.Status, r.Body)
+		}
+	}
 	f1.Heal()
 	f2.Heal()
 	c.Eventually(soon, "the site's return", func() error {
