@@ -16,9 +16,9 @@ func init() { caddy.RegisterModule((*Slot)(nil)) }
 // Slot is a circuit breaker for Caddy's own circuit_breaker option of
 // reverse_proxy, which only JSON can set. Caddy gives a proxy one breaker for all
 // its upstreams, asks it about each of them, and tells it of answers but not of
-// connections that fail, nor of bodies that break off; and as nobody holds a
-// permit, trials are not limited while half-open. Prefer the transport
-// relay_breaker, which has none of these limits.
+// connections that fail, of bodies that break off or of a Retry-After; and as
+// nobody holds a permit, trials are not limited while half-open, and refusals are
+// not counted. Prefer the transport relay_breaker, which has none of these limits.
 type Slot struct {
 	// What the proxy stands for: the path is <local_id>→<path_id>. Required.
 	PathID string `json:"path_id,omitempty"`

@@ -20,8 +20,8 @@ import (
 
 // TestMain says once, rather than in every test, that there is nothing to test.
 func TestMain(m *testing.M) {
-	if os.Getenv("CADDY_BIN") == "" {
-		fmt.Fprintln(os.Stderr, "CADDY_BIN must name the Caddy under test; ./xcaddy-build.sh test builds it and sets it")
+	if _, err := rig.FindBinary(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	status := m.Run()

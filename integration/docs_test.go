@@ -15,6 +15,7 @@ import (
 
 var (
 	fences       = regexp.MustCompile("(?s)```caddyfile\n(.*?)```")
+	jsonFences   = regexp.MustCompile("(?s)```json\n(.*?)```")
 	placeholders = regexp.MustCompile(`\{\$[A-Z0-9_]+:([^}]*)\}`)
 	links        = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	noAnchor     = regexp.MustCompile(`[^a-z0-9 _-]`)
@@ -67,6 +68,30 @@ func TestEveryCaddyfileOfTheDocsLoads(t *testing.T) {
 				t.Errorf("validate exits with %d:\n%s\n%s", code, config, out)
 			}
 		})
+	}
+}
+
+// A config in JSON that the docs show is a whole one, too, and loads.
+func TestEveryJSONConfigOfTheDocsLoads(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for page, text := range pages(t) {
+		for _, fence := range jsonFences.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(fence[1], `"apps"`) {
+				continue
+			}
+			seen++
+			dir := t.TempDir()
+			writeFile(t, dir, "caddy.json", []byte(fence[1]))
+			cmd := exec.Command(rig.Binary(t), "validate", "--config", filepath.Join(dir, "caddy.json"))
+			cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+			if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), `"level":"warn"`) {
+				t.Errorf("%s: validate: %v\n%s\n%s", page, err, fence[1], out)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("the docs show no config in JSON, not even that of Caddy's circuit_breaker")
 	}
 }
 
@@ -295,6 +320,55 @@ func TestEveryCaddyfileIsFormatted(t *testing.T) {
 		formatted, err := cmd.Output()
 		if err != nil || string(formatted) != config {
 			t.Errorf("%s is not formatted (%v); caddy fmt makes of it:\n%s", where, err, formatted)
+		}
+	}
+}
+
+var (
+	shellLines = regexp.MustCompile("`go (?:test|run) [^`]+`")
+	runFlag    = regexp.MustCompile(`-run '?([^' ]+)'?`)
+	ownFlags   = regexp.MustCompile(` -((?:kills|storm)\.[a-z]+|rounds|for|only)\b`)
+	mains      = regexp.MustCompile(`go run (\./\S+?)[ ` + "`]")
+)
+
+// What the README says was measured by a command, that command measures: its tests, programs and flags are there.
+func TestTheCommandsOfTheReadmeAreThere(t *testing.T) {
+	t.Parallel()
+	var sources strings.Builder
+	for _, glob := range []string{"*_test.go", "bench/*.go"} {
+		paths, err := filepath.Glob(glob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources.Write(text)
+		}
+	}
+	all := shellLines.FindAllString(pages(t)["README.md"], -1)
+	if len(all) < 8 {
+		t.Fatalf("the README has the commands %q", all)
+	}
+	for _, command := range all {
+		if run := runFlag.FindStringSubmatch(command); run != nil && run[1] != `"^$"` {
+			for name := range strings.SplitSeq(run[1], "|") {
+				if !regexp.MustCompile(`(?m)^func \w*` + name).MatchString(sources.String()) {
+					t.Errorf("%s runs no test", command)
+				}
+			}
+		}
+		for _, flag := range ownFlags.FindAllStringSubmatch(command, -1) {
+			if !strings.Contains(sources.String(), `"`+flag[1]+`"`) {
+				t.Errorf("%s: there is no flag %s", command, flag[1])
+			}
+		}
+		if main := mains.FindStringSubmatch(command); main != nil {
+			if _, err := os.Stat(main[1]); err != nil {
+				t.Errorf("%s: %v", command, err)
+			}
 		}
 	}
 }

@@ -64,9 +64,9 @@ func AsIs() Option {
 // Binary returns the path of the Caddy under test.
 func Binary(tb testing.TB) string {
 	tb.Helper()
-	bin := os.Getenv("CADDY_BIN")
-	if !filepath.IsAbs(bin) {
-		tb.Fatalf("CADDY_BIN is %q; it must be the absolute path of the Caddy under test (./xcaddy-build.sh test builds it and sets it)", bin)
+	bin, err := FindBinary()
+	if err != nil {
+		tb.Fatal(err)
 	}
 	return bin
 }

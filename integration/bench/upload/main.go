@@ -5,7 +5,8 @@
 //
 //	cd integration && go run ./bench/upload
 //
-// CADDY_BIN names the Caddy to measure.
+// CADDY_BIN names the Caddy to measure, else it is the one that ./xcaddy-build.sh
+// leaves.
 package main
 
 import (
@@ -25,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
 const caddyfile = `{
@@ -97,9 +100,9 @@ func run(rounds, size int) error {
 
 // start starts Caddy and waits until it listens.
 func start(dir string) (url string, stop func(), err error) {
-	bin := os.Getenv("CADDY_BIN")
-	if bin == "" {
-		return "", nil, errors.New("CADDY_BIN is not set")
+	bin, err := rig.FindBinary()
+	if err != nil {
+		return "", nil, err
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
