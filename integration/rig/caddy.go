@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -32,6 +33,7 @@ type Caddy struct {
 	env    map[string]string
 	global string
 	asIs   bool
+	level  string // of the log
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has ended
 	client *http.Client
@@ -48,6 +50,11 @@ func Env(name, value string) Option {
 // Global adds lines to the Caddyfile's global options.
 func Global(lines string) Option {
 	return func(c *Caddy) { c.global += lines + "\n" }
+}
+
+// Level is how much is logged. Default: DEBUG.
+func Level(level string) Option {
+	return func(c *Caddy) { c.level = level }
 }
 
 // InDir makes {$DIR} a folder that already exists, such as that of a process before.
@@ -134,7 +141,7 @@ func (c *Caddy) Document(config string) string {
 	log default {
 		output stderr
 		format json
-		level DEBUG
+		level ` + cmp.Or(c.level, "DEBUG") + `
 	}
 ` + c.global + "}\n" + whole(config)
 }
