@@ -3,6 +3,7 @@ package caddymux
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -47,12 +48,7 @@ func changeTree(name, backend string, f func(owner *tree, backend string) error)
 
 // active tells whether the tree is of the running config.
 func (t *tree) active() bool {
-	for _, one := range activeTrees() {
-		if one == t {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(activeTrees(), t)
 }
 
 // checkHeirs is for changes of a tree: one that is to take its place, and has taken over already, would not know of them. It must

@@ -36,8 +36,7 @@ func (e adminError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.status,
 func (all *commandTrees) ask(ctx context.Context, patience time.Duration, method, uri string, body io.Reader) (*http.Response, error) {
 	answer, err := all.send(ctx, patience, method, uri, body)
 	if err != nil {
-		var where *url.Error
-		if errors.As(err, &where) { // it says in its own words what is said here
+		if where, ok := errors.AsType[*url.Error](err); ok { // it says in its own words what is said here
 			err = where.Err
 		}
 		return nil, fmt.Errorf("admin API at %s: %w", all.admin, err)

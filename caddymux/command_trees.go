@@ -199,7 +199,7 @@ func (all *commandTrees) prepare(ctx context.Context, t *tree, act bool) error {
 	for _, one := range trees {
 		one.alone.Store(true)
 	}
-	if _, err := t.acquire(); err != nil {
+	if _, err := t.acquire(); err != nil { //nolint:contextcheck // a tree outlives whoever opens it
 		return err
 	}
 	if !act {
@@ -218,7 +218,7 @@ func (all *commandTrees) prepare(ctx context.Context, t *tree, act bool) error {
 			})
 		}
 	}
-	if err := all.park(t, t.root, ""); err != nil {
+	if err := all.park(t, t.root, ""); err != nil { //nolint:contextcheck // nothing is in flight to wait for
 		t.release()
 		return err
 	}

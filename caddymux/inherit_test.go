@@ -1,10 +1,15 @@
 package caddymux
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
@@ -201,8 +206,8 @@ func TestAConfigThatFailsTakesNothingAway(t *testing.T) {
 	wantStanding(t, "a:up w1, d:up w1, x:up w1 added")
 }
 
-// A drain that is under way when the config is edited goes on in the new tree; if it runs out of time, the backend is back in
-// service there as well.
+// A drain that is under way when the config is edited goes on in the new tree; if whoever asked for it leaves, the backend is back
+// in service there as well.
 func TestADrainOverAnEdit(t *testing.T) {
 	f := scripted(t, "drains over")
 	const site = "storage_mux {\n name t\n timeout %dm\n backend f scripted \"drains over\"\n backend m memory\n}"
@@ -214,10 +219,11 @@ func TestADrainOverAnEdit(t *testing.T) {
 		_, _ = c.try("GET", "/x", nil)
 	}()
 	c.eventually("a request is in flight", func() bool { return f.InFlight() == 1 })
-	drained := make(chan int)
+	ctx, leave := context.WithCancel(t.Context())
+	drained := make(chan error)
 	go func() {
-		status, _ := admin(t, "POST", adminPath+"/t/backends/f/drain?timeout=300ms", "")
-		drained <- status
+		r := httptest.NewRequestWithContext(ctx, "POST", adminPath+"/t/backends/f/drain", nil)
+		drained <- new(adminAPI).serve(httptest.NewRecorder(), r)
 	}()
 	c.eventually("it is draining", func() bool {
 		_, stats := admin(t, "GET", adminPath+"/t", "")
@@ -226,8 +232,9 @@ func TestADrainOverAnEdit(t *testing.T) {
 	c.load(fmt.Sprintf(site, 2))
 	_, stats := admin(t, "GET", adminPath+"/t", "")
 	first := names(stats.Stats)
-	if status := <-drained; status != http.StatusGatewayTimeout {
-		t.Errorf("the drain = %d", status)
+	leave()
+	if err, ok := errors.AsType[caddy.APIError](<-drained); !ok || err.HTTPStatus != http.StatusGatewayTimeout {
+		t.Errorf("the drain = %v", err)
 	}
 	if first != "f:down m:up" {
 		t.Errorf("after the edit: %s", first)
