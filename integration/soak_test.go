@@ -71,8 +71,10 @@ func TestSoakLeavesNothingBehind(t *testing.T) {
 	s.c = rig.Start(t, soakSites, append(s.options(), rig.InDir(dir), rig.Level("INFO"))...)
 	s.rage(soakWarm)
 	before := s.rest(sample{})
+	s.profile("heap-warm.pprof")
 	s.rage(*soakDuration)
 	after := s.rest(before)
+	s.profile("heap-end.pprof")
 	s.judge(20) // a reload closes connections on which somebody waits
 	t.Logf("%d uploads, %d reloads; %+v, began with %+v", s.uploads, s.reloads, after, before)
 	if s.uploads < 20 || s.reloads < 2 {
@@ -219,6 +221,17 @@ func (s *soak) take() sample {
 	}
 	now.lost = len(s.wrong)
 	return now
+}
+
+// profile keeps what the heap is made of, for whoever wonders: go tool pprof -top -diff_base heap-warm.pprof heap-end.pprof.
+func (s *soak) profile(name string) {
+	if *soakReport == "" {
+		return
+	}
+	_, profile := s.c.Admin(http.MethodGet, "/debug/pprof/heap?gc=1", "")
+	if err := errors.Join(os.MkdirAll(*soakReport, 0o755), os.WriteFile(filepath.Join(*soakReport, name), []byte(profile), 0o600)); err != nil {
+		s.t.Error(err)
+	}
 }
 
 // kibOf is the size of the files in a folder.
