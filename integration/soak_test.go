@@ -189,7 +189,7 @@ func (s *soak) rest(before sample) (now sample) {
 			return nil
 		case now.goroutines > before.goroutines+10 || now.files > before.files+10:
 			return fmt.Errorf("%d goroutines and %d descriptors, it began with %d and %d", now.goroutines, now.files, before.goroutines, before.files)
-		case now.heap > before.heap*1.3+8:
+		case now.heap > before.heap*1.5+16:
 			return fmt.Errorf("%.1f MiB on the heap, it began with %.1f", now.heap, before.heap)
 		}
 		return nil
