@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"path"
 	"slices"
 	"sync"
 )
@@ -30,6 +32,9 @@ func (m *Mux) Put(ctx context.Context, key string, src io.Reader, size int64, op
 		size = int64(len(load.small))
 	}
 	load.identify(&opts)
+	if opts.ContentType == "" { // or each backend would have its own idea of it
+		opts.ContentType = mime.TypeByExtension(path.Ext(key))
+	}
 	o.call.put, o.call.size = opts, size
 	if m.mode.fanout {
 		return m.putAll(ctx, o, load)

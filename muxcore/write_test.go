@@ -140,3 +140,24 @@ func TestConditionsGoToWhoCanDecideThem(t *testing.T) {
 		}
 	}
 }
+
+// A disk gave an object that came without a type the one of its extension, a bucket gave it none: it depended on who answered.
+func TestAnObjectHasItsTypeWhoeverAnswers(t *testing.T) {
+	a, b := memory(t), memory(t)
+	m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror}, muxcore.Backend{Name: "a", Store: a}, muxcore.Backend{Name: "b", Store: b})
+	for key, want := range map[string]string{"x/a.html": "text/html; charset=utf-8", "x/a": ""} {
+		put(t, m, key, "body")
+		for _, s := range []muxcore.Store{a, b, m} {
+			if info, err := s.Stat(t.Context(), key, muxcore.Conditions{}); err != nil || info.ContentType != want {
+				t.Errorf("Stat(%q) = type %q, %v, want %q", key, info.ContentType, err, want)
+			}
+		}
+	}
+	opts := muxcore.PutOptions{Attributes: muxcore.Attributes{ContentType: "text/x-own"}}
+	if _, err := m.Put(t.Context(), "own.html", strings.NewReader("body"), 4, opts); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := b.Stat(t.Context(), "own.html", muxcore.Conditions{}); err != nil || info.ContentType != "text/x-own" {
+		t.Errorf("Stat of a declared type = %q, %v, want it as it was declared", info.ContentType, err)
+	}
+}
