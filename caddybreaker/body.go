@@ -37,17 +37,72 @@ func (b *trackedBody) stopWaiting() {
 // track puts the body of res under watch.
 func (b *trackedBody) track(res *http.Response, patience time.Duration) {
 	b.ReadCloser, b.length = res.Body, res.ContentLength
-	if b.permit.Holds() {
+	if b.holds() {
 		b.leave = b.endWith(b.ctx)
 	}
 	if b.length > 0 {
 		b.guard.stalls.watch(b, patience)
 	}
+	b.stand(res)
+}
+
+// stand takes the place of the body of res.
+func (b *trackedBody) stand(res *http.Response) {
 	if _, ok := res.Body.(io.WriterTo); ok {
 		res.Body = trackedWriterTo{b}
 		return
 	}
 	res.Body = b
+}
+
+// follow keeps the place of a call that is judged until it is over, with its body
+// or with the connection that it became.
+func (b *trackedBody) follow(req *http.Request, res *http.Response) {
+	if b.free == nil {
+		return
+	}
+	conn, upgraded := res.Body.(io.ReadWriteCloser)
+	switch {
+	case upgraded:
+		res.Body = heldConn(conn, b.free)
+	case req.Method == http.MethodHead || res.Body == nil || res.Body == http.NoBody || res.ContentLength == 0:
+		b.isOver()
+	default:
+		b.ReadCloser, b.length = res.Body, res.ContentLength
+		b.leave = b.endWith(b.ctx)
+		b.stand(res)
+	}
+}
+
+// held is an upgraded connection that has a place until it is closed. It must be a
+// pointer: the proxy keeps its connections in a map.
+type held struct {
+	io.ReadWriteCloser
+	free func()
+}
+
+// Close implements io.Closer.
+func (h *held) Close() error {
+	defer h.free()
+	return h.ReadWriteCloser.Close()
+}
+
+// halfHeld is held with a write half that can be closed by itself, which the proxy
+// looks for.
+type halfHeld struct {
+	held
+	half interface{ CloseWrite() error }
+}
+
+// CloseWrite closes the way to the upstream.
+func (h *halfHeld) CloseWrite() error { return h.half.CloseWrite() }
+
+func heldConn(conn io.ReadWriteCloser, free func()) io.ReadWriteCloser {
+	h := held{conn, free}
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return &halfHeld{h, half}
+	}
+	return &h
 }
 
 // Read implements io.Reader.
@@ -91,6 +146,7 @@ func (b *trackedBody) over(err error) {
 
 func (b *trackedBody) finish(v verdict) {
 	b.end(v)
+	b.isOver()
 	b.stopWaiting()
 	if b.progress.dog != nil {
 		b.progress.dog.leave(b)

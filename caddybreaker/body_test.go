@@ -124,7 +124,7 @@ func TestATrialCountsWhenItsBodyHasEnded(t *testing.T) {
 
 func TestAnEventStreamIsJudgedByItsHeader(t *testing.T) {
 	o := newOrigin(t)
-	r := start(t, "", br(o, "max_concurrent 1"))
+	r := start(t, "", br(o, "max_concurrent 3"))
 	o.header.Store(&http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}})
 	o.stall.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,7 +15,22 @@ type call struct {
 	guard  *guard
 	permit breaker.Permit
 	ended  atomic.Bool
+	free   func() // its place of max_concurrent, which it has until it is over; nil: none
 }
+
+// keepPlace has the call keep its place until it is over, also once it is judged:
+// by its header, or as it took too long.
+func (c *call) keepPlace() { c.free = c.permit.KeepPlace() }
+
+// isOver gives the place back.
+func (c *call) isOver() {
+	if c.free != nil {
+		c.free()
+	}
+}
+
+// holds reports whether somebody may wait for the call.
+func (c *call) holds() bool { return c.free != nil || c.permit.Holds() }
 
 // end reports v, if nothing was reported yet.
 func (c *call) end(v verdict) {
@@ -109,5 +124,8 @@ func (d *deadline) answered() bool {
 // would cost more than the rest. The returned function must be called when the
 // call ended before.
 func (c *call) endWith(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { c.end(neutral("the request ended before the body")) })
+	return context.AfterFunc(ctx, func() {
+		c.end(neutral("the request ended before the body"))
+		c.isOver()
+	})
 }

@@ -70,6 +70,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		// The server looks no deeper than this for the status.
 		return caddyhttp.Error(http.StatusServiceUnavailable, refused(r.Context(), g, err))
 	}
+	c.keepPlace()
+	defer c.isOver()
 	takeBackRetryAfter(w, varsOf(r.Context()))
 	note(r.Context(), g, "")
 	answer := &answer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, call: c, connect: r.Method == http.MethodConnect}

@@ -69,8 +69,9 @@ type Options struct {
 	// Default: 20.
 	FailureRatioMinCalls int `json:"failure_ratio_min_calls,omitempty"`
 
-	// How many calls may be on their way at a time; more are refused. An upgraded
-	// connection or an event stream counts until its header. Default: no limit.
+	// How many calls may be on their way at a time; more are refused. A call counts
+	// to the end of its body, or of the connection that it became: WebSockets and
+	// event streams as long as they are open. Default: no limit.
 	MaxConcurrent int `json:"max_concurrent,omitempty"`
 
 	// How many paths of a proxy's pool stay closed whatever happens: the last ones

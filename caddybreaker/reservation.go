@@ -25,7 +25,8 @@ func (s *Selection) reserve(ctx context.Context, vars map[string]any, g *guard) 
 		return true
 	}
 	b := &trackedBody{call: call{guard: g, permit: permit}}
-	if permit.Holds() {
+	b.keepPlace()
+	if b.holds() {
 		b.leave = context.AfterFunc(ctx, b.drop)
 	}
 	vars[reservationVar] = b
@@ -44,6 +45,7 @@ func claim(ctx context.Context, vars map[string]any, g *guard) (*trackedBody, er
 		return nil, err
 	}
 	b := &trackedBody{call: call{guard: g, permit: permit}, ctx: ctx}
+	b.keepPlace()
 	b.claimed.Store(true)
 	return b, nil
 }
@@ -52,6 +54,7 @@ func claim(ctx context.Context, vars map[string]any, g *guard) (*trackedBody, er
 func (b *trackedBody) drop() {
 	if b.claimed.CompareAndSwap(false, true) {
 		b.permit.Neutral()
+		b.isOver()
 	}
 }
 

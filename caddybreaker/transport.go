@@ -150,6 +150,7 @@ func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response
 	defer func() {
 		if p := recover(); p != nil {
 			b.end(neutral("panic in the transport"))
+			b.isOver()
 			panic(p)
 		}
 	}()
@@ -160,18 +161,24 @@ func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response
 	}
 	late := b.hurry(&b.up)
 	res, err := t.inner.RoundTrip(req)
-	if late() {
-		return res, err // judged already
-	}
-	if err != nil {
-		b.end(broken(b.ctx, err, &b.up, ""))
+	tooLate := late() // judged already
+	switch {
+	case err != nil:
+		if !tooLate {
+			b.end(broken(b.ctx, err, &b.up, ""))
+		}
+		b.isOver()
 		return res, err
+	case tooLate:
+		b.follow(req, res)
+		return res, nil
 	}
 	b.permit.Sent(b.up.sent())
 	b.permit.Answered()
 	v := b.up.excuse(b.guard.def.classes.status(res.StatusCode, res.Header))
 	if v.outcome != breaker.Success || judgedByHeader(req, res) {
 		b.end(v)
+		b.follow(req, res)
 		return res, nil
 	}
 	b.track(res, time.Duration(b.guard.def.opts.TrialTimeout))

@@ -242,8 +242,8 @@ func TestTheHandlerJudgesAConnectionOfItsOwnByItsHeader(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodConnect, "example.com:443", nil)
 		_, err := serveRequest(t, g, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(http.StatusOK)
-			if !g.entry.breaker.Ready() {
-				t.Error("the connection still takes a place")
+			if n := g.entry.calls[breaker.Success].Load(); n != 1 || g.entry.breaker.Ready() {
+				t.Errorf("%d successes while the connection is open, place free: %v; want 1, and it is taken", n, g.entry.breaker.Ready())
 			}
 			return nil
 		}))

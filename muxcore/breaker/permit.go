@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Permit is the right to make one call, and takes one result: the first of
 // Success, Failure, FailureRetryAfter or Neutral; later ones are no-ops, so
@@ -114,6 +117,22 @@ func (p *Permit) IsTrial() bool { return p.place.trial() != 0 }
 // of a trial, or one of MaxConcurrent. A permit that does not may be dropped
 // without a result, which is then simply not counted.
 func (p *Permit) Holds() bool { return p.place != 0 }
+
+// KeepPlace parts the permit from its place of Settings.MaxConcurrent, which is
+// then taken until the returned function is called, whatever the result: a call
+// may be judged before it is over. nil: it has no such place.
+func (p *Permit) KeepPlace() (free func()) {
+	b := p.b
+	if b == nil || !p.place.slot() {
+		return nil
+	}
+	p.place &^= slotBit
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.inFlight--
+	})
+}
 
 // Outcome is what became of a call.
 type Outcome uint8
