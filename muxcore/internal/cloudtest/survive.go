@@ -21,7 +21,7 @@ const (
 )
 
 // A trial is what a hostile service is asked for.
-var trials = []func(tb testing.TB, ctx context.Context, s muxcore.Store) error{
+var trials = []func(ctx context.Context, tb testing.TB, s muxcore.Store) error{
 	getting(muxcore.GetOptions{}),
 	getting(muxcore.GetOptions{Range: muxcore.Range{Offset: 3, Length: 4}}),
 	getting(muxcore.GetOptions{Range: muxcore.Range{Offset: -3}}),
@@ -35,7 +35,7 @@ var trials = []func(tb testing.TB, ctx context.Context, s muxcore.Store) error{
 	listing(muxcore.ListOptions{Prefix: "so", Delimiter: "/", Limit: 1}),
 	listing(muxcore.ListOptions{After: "b", Details: true, Limit: 50}),
 	listing(muxcore.ListOptions{Delimiter: "e", After: "k"}),
-	func(_ testing.TB, ctx context.Context, s muxcore.Store) error { return muxcore.Probe(ctx, s, "") },
+	func(ctx context.Context, _ testing.TB, s muxcore.Store) error { return muxcore.Probe(ctx, s, "") },
 }
 
 // Survive asks a store of a hostile service for one of many things, and judges what comes of it, whatever was answered: no
@@ -43,7 +43,7 @@ var trials = []func(tb testing.TB, ctx context.Context, s muxcore.Store) error{
 // answer read on and on, and none asked for on and on unless the store walks: collections may lie in collections for ever.
 func Survive(tb testing.TB, h *Hostile, s muxcore.Store, what byte, walks bool, secrets ...string) {
 	tb.Helper()
-	err := trials[int(what)%len(trials)](tb, h.Context, s)
+	err := trials[int(what)%len(trials)](h.Context, tb, s)
 	if h.AskedEnough() && !walks {
 		tb.Errorf("asked more than %d times: %v", mostAsked, err)
 	}
@@ -99,8 +99,8 @@ func sound(tb testing.TB, info *muxcore.Info, key string) {
 	}
 }
 
-func getting(opts muxcore.GetOptions) func(testing.TB, context.Context, muxcore.Store) error {
-	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error {
+func getting(opts muxcore.GetOptions) func(context.Context, testing.TB, muxcore.Store) error {
+	return func(ctx context.Context, tb testing.TB, s muxcore.Store) error {
 		o, err := s.Get(ctx, victim, opts)
 		if err != nil {
 			return err
@@ -118,7 +118,7 @@ func getting(opts muxcore.GetOptions) func(testing.TB, context.Context, muxcore.
 	}
 }
 
-func stats(tb testing.TB, ctx context.Context, s muxcore.Store) error {
+func stats(ctx context.Context, tb testing.TB, s muxcore.Store) error {
 	info, err := s.Stat(ctx, victim, muxcore.Conditions{})
 	if err == nil {
 		sound(tb, &info, victim)
@@ -126,8 +126,8 @@ func stats(tb testing.TB, ctx context.Context, s muxcore.Store) error {
 	return err
 }
 
-func putting(opts muxcore.PutOptions) func(testing.TB, context.Context, muxcore.Store) error {
-	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error {
+func putting(opts muxcore.PutOptions) func(context.Context, testing.TB, muxcore.Store) error {
+	return func(ctx context.Context, tb testing.TB, s muxcore.Store) error {
 		res, err := s.Put(ctx, victim, strings.NewReader("body"), 4, opts)
 		if err != nil {
 			return err
@@ -139,13 +139,13 @@ func putting(opts muxcore.PutOptions) func(testing.TB, context.Context, muxcore.
 	}
 }
 
-func deletes(_ testing.TB, ctx context.Context, s muxcore.Store) error {
+func deletes(ctx context.Context, _ testing.TB, s muxcore.Store) error {
 	_, err := s.Delete(ctx, victim, muxcore.DeleteOptions{})
 	return err
 }
 
-func listing(opts muxcore.ListOptions) func(testing.TB, context.Context, muxcore.Store) error {
-	return func(tb testing.TB, ctx context.Context, s muxcore.Store) error {
+func listing(opts muxcore.ListOptions) func(context.Context, testing.TB, muxcore.Store) error {
+	return func(ctx context.Context, tb testing.TB, s muxcore.Store) error {
 		last, n := opts.After, 0
 		for e, err := range s.List(ctx, opts) {
 			if err != nil {
