@@ -70,12 +70,12 @@ func check(folders []string) error {
 		for _, id := range ids {
 			uses[id]++
 		}
-		fmt.Printf("%s %s: %s\n", m.Path, m.Version, strings.Join(ids, ", "))
+		_, _ = fmt.Fprintf(os.Stdout, "%s %s: %s\n", m.Path, m.Version, strings.Join(ids, ", "))
 	}
 	if len(modules) == 0 {
 		errs = append(errs, errors.New("no module was found"))
 	}
-	fmt.Printf("%d modules: %v\n", len(modules), uses)
+	_, _ = fmt.Fprintf(os.Stdout, "%d modules: %v\n", len(modules), uses)
 	return errors.Join(errs...)
 }
 
