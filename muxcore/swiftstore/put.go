@@ -14,7 +14,10 @@ import (
 var (
 	errConditions = errors.New("a Swift cluster cannot write conditionally in one step")
 	errCorrupted  = errors.New("what arrived is not what was sent (status 422)")
+	errOvertaken  = errors.New("somebody put a newer version meanwhile (status 202)")
 )
+
+const putTries = 3 // of a Put that others overtake
 
 // Put implements muxcore.Store. A read of body that is under way when the answer has come, or when ctx has ended, is
 // waited for during a moment; then Put returns, and what that one read still yields is dropped.
@@ -41,7 +44,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 		q.header["Expect"] = []string{"100-continue"}
 	}
 	q.body = wire.NewUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
-	resp, err := s.send(ctx, q) //nolint:bodyclose // drained, or taken over
+	resp, err := s.sendPut(ctx, q) //nolint:bodyclose // drained below
 	whole, err := q.body.Over(ctx, key, resp, err)
 	switch {
 	case err != nil:
@@ -56,12 +59,25 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	return muxcore.PutResult{Info: storedInfo(key, q.body.Len(), resp, &opts), Existed: old.there}, nil
 }
 
+// sendPut sends a Put again that another one of the same moment has overtaken, for the cluster says 202 then and keeps the other's: the
+// next has a later timestamp.
+func (s *Store) sendPut(ctx context.Context, q *question) (*http.Response, error) {
+	resp, err := s.send(ctx, q)
+	for tries := 1; err == nil && resp.StatusCode == http.StatusAccepted && q.body.Replays() && tries < putTries; tries++ {
+		wire.Drain(resp)
+		resp, err = s.send(ctx, q)
+	}
+	return resp, err
+}
+
 // putRefused is the error of a Put that the cluster did not do.
 func (s *Store) putRefused(q *question, resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		s.there.Store(0)
 		return s.noContainer(q)
+	case http.StatusAccepted: // which is no failure of the cluster
+		return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: q.op, Key: q.key, Status: resp.StatusCode, Unsure: true, Err: errOvertaken}
 	case http.StatusUnprocessableEntity:
 		return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: q.op, Key: q.key, Err: errCorrupted}
 	case http.StatusBadRequest: // names and fields beyond the cluster's limits
