@@ -23,14 +23,7 @@ func streamer(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	conn, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	_ = rw.Flush()
-	_, _ = io.Copy(conn, rw)
+	echoUpgraded(w)
 }
 
 // An outsider's WebSockets did not count for max_concurrent once they were open.

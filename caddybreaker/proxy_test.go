@@ -161,17 +161,20 @@ func TestCaddysOwnHealthChecksPassUntouched(t *testing.T) {
 	r.eventually("health checks while open", func() bool { return o.hits.Load() > before+5 })
 }
 
+// echoUpgraded takes the connection over, and sends back what comes until the other side has finished writing.
+func echoUpgraded(w http.ResponseWriter) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	_ = rw.Flush()
+	_, _ = io.Copy(conn, rw)
+}
+
 func TestAnUpgradedConnectionPassesBothWays(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		_ = rw.Flush()
-		_, _ = io.Copy(conn, rw) // until the other side has finished writing
-	}))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { echoUpgraded(w) }))
 	defer upstream.Close()
 	addr := upstream.Listener.Addr().String()
 	r := start(t, "", fmt.Sprintf("reverse_proxy %s {\n transport relay_breaker {\n max_concurrent 3\n}\n}", addr))
