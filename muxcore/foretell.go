@@ -62,14 +62,17 @@ func (x *Explanation) fail(code Code, why string) {
 // refuses tells whether a write is refused, and by which rule.
 func (x *Explanation) refuses(m *Mux, v *view, opts *ExplainOptions) bool {
 	origin := v.all[0]
+	var unfit error
+	if opts.Op == OpPut && opts.Key != "" {
+		unfit = m.CheckKey(opts.Key)
+	}
 	switch {
 	case !v.canWrite:
 		x.fail(CodeReadOnly, "none of its backends can be written to")
 	case m.mode.origin && !origin.writable():
 		x.fail(CodeReadOnly, errOriginReadOnly.Error())
-	case opts.Op == OpPut && opts.Key != "" && m.CheckKey(opts.Key) != nil:
-		err := m.CheckKey(opts.Key)
-		x.fail(CodeOf(err), err.Error())
+	case unfit != nil:
+		x.fail(CodeOf(unfit), unfit.Error())
 	case m.mode.origin && x.Backends[0].Turn == 0:
 		hv := origin.health(opts.Op).view()
 		if m.set.LastResort && !origin.drain.out() && !hv.trial && !x.Backends[0].Mux.fails() {

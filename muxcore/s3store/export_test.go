@@ -9,7 +9,11 @@ func (s *Store) Shrink(size, most int64) {
 }
 
 // Memory is what the bodies under way take.
-func (s *Store) Memory() int64 { return s.memory.inUse() }
+func (s *Store) Memory() int64 {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	return s.memory.used
+}
 
 // Budget is what they may take.
 func (s *Store) Budget(size int64) { s.memory.most = size }

@@ -99,10 +99,3 @@ func (m *memory) serve() {
 		m.queue = m.queue[1:]
 	}
 }
-
-// inUse is how much is taken.
-func (m *memory) inUse() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.used
-}
