@@ -1,6 +1,7 @@
 package caddymux
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -36,14 +37,26 @@ func (x *exchange) getRanges(key string, opts muxcore.GetOptions, ranges []muxco
 	first, err := x.openPart(key, &known, parts[0])
 	if err != nil {
 		// Replaced between the two calls, or whoever told of the object is gone: another may have another version, whole.
-		opts.Range = muxcore.Range{}
 		return x.getPart(key, opts, false)
 	}
 	body := &multipartBody{x: x, key: key, of: &known, parts: parts, open: first}
 	defer body.close()
+	status := x.status
 	size := body.describe(&info)
-	return x.send(&info, part{length: size}, body)
+	if size > smallMultipart {
+		return x.send(&info, part{length: size}, body)
+	}
+	whole := bytes.NewBuffer(make([]byte, 0, size))
+	if _, err := body.WriteTo(whole); err != nil {
+		x.status = status
+		return x.getPart(key, opts, false) // the same happened between two parts, of which none has gone out
+	}
+	return x.send(&info, part{length: size}, whole)
 }
+
+// smallMultipart is the longest multipart answer that is put together before it begins: as long as a body that the core
+// reads ahead whole.
+const smallMultipart = 32 << 10
 
 // headRanges answers HEAD with several ranges.
 func (x *exchange) headRanges(info *muxcore.Info, ranges []muxcore.Range) error {
