@@ -79,9 +79,8 @@ func TestFoldersThatHaveComeApartAreRepaired(t *testing.T) {
 			err = os.Remove(filepath.Join(a, name))
 		case 1:
 			err = os.Remove(filepath.Join(b, name))
-		case 2: // written in place by somebody else, and the newest
+		case 2: // altered in place by somebody else: however new it is, it does not spread by itself
 			writeFile(t, b, name, []byte("somebody else"))
-			want[name] = "somebody else"
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -101,6 +100,12 @@ func TestFoldersThatHaveComeApartAreRepaired(t *testing.T) {
 		if got := files(t, dir); !maps.Equal(got, want) {
 			t.Errorf("%s holds %d files, want %d, the same", name, len(got), len(want))
 		}
+	}
+	// Who names it as the truth makes the edit everybody's, on record where it was made as well.
+	writeFile(t, b, "dir2/k2", []byte("somebody else"))
+	want["dir2/k2"] = "somebody else"
+	if got := repaired(t, c, "?truth=b"); got["copied"] != 2.0 || got["failed"] != 0.0 || !maps.Equal(files(t, a), want) {
+		t.Errorf("a repair by the word of b: %v", got)
 	}
 	if got := repaired(t, c, "?deep=1"); got["copied"] != 0.0 || got["failed"] != 0.0 {
 		t.Errorf("a second repair: %v", got)

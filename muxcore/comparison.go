@@ -139,7 +139,7 @@ func (c *comparison) row(ctx context.Context, key string) *row {
 				c.lose(ctx, col, err)
 			}
 		case ok && k == key:
-			h.known, h.held, h.info = true, true, col.cursor.entry.Info
+			h.seen(&col.cursor.entry.Info)
 			h.stale = col.seat.m.outdated(key, col.seat.b)
 			if err := col.next(ctx); err != nil {
 				c.lose(ctx, col, err)

@@ -12,6 +12,9 @@ var (
 
 	// errCorrupt is why a copy was given up whose source is not what its own record says.
 	errCorrupt = errors.New("the bytes do not match what is recorded of them")
+
+	// errAltered is why a repair leaves alone what nobody has a copy of that was not altered.
+	errAltered = errors.New("altered without asking us, and no other copy is known to be good: name the backend to go by as the truth")
 )
 
 // copyRules say what must hold for a copy between two backends. The zero value copies what is there over what is there.
@@ -19,6 +22,7 @@ type copyRules struct {
 	source *Info      // the version to copy, as the source described it; nil: whatever it holds
 	target Conditions // what the target must hold, decided by itself
 	force  bool       // ask backends in their cooldown as well
+	intact bool       // a source that was altered since it was put is not copied
 
 	// still is asked under the lock of the key, when the whole body is there and right and before the target may
 	// commit. An error ends the copy, and changes nothing. nil: nothing is asked.
@@ -88,8 +92,14 @@ func (c *copying) open(ctx context.Context) error {
 		return c.from.fault(OpGet, c.key, &Error{Code: CodeUnavailable, Err: errors.New("a part came in place of the whole")})
 	case c.rules.source != nil && !sameVersion(c.rules.source, &obj.Info):
 		return errChanged
+	case c.rules.intact && obj.resized():
+		return c.from.fault(OpGet, c.key, &Error{Code: CodeBodyMismatch, Err: errCorrupt})
 	}
-	c.body = CheckBody(readerFunc(c.read), obj.Length, obj.Digests)
+	want := obj.Digests
+	if r := obj.Record; r != nil && (c.rules.intact || !r.Noticed) {
+		want = want.Or(r.Digests)
+	}
+	c.body = CheckBody(readerFunc(c.read), obj.Length, want)
 	return nil
 }
 
@@ -108,11 +118,16 @@ func (c *copying) put(ctx context.Context) (PutResult, error) {
 	}
 	o := c.to.m.aside(OpPut, c.key)
 	o.call.size = c.body.size
-	o.call.put = PutOptions{Attributes: c.info.Attributes, ModTime: c.info.ModTime, Digests: c.info.Digests, Conditions: c.rules.target}
-	if c.info.ETagStored {
-		o.call.put.ETag = c.info.ETag
+	as := &c.info
+	if r := as.Record; r != nil && !r.Noticed && !r.Digests.Empty() { // it is what is recorded, or the copy fails
+		as = &r.Info
 	}
-	body := &attemptBody{src: readerFunc(func(p []byte) (int, error) { return c.pour(ctx, p) })}
+	o.call.put = PutOptions{Attributes: as.Attributes, ModTime: as.ModTime, Digests: as.Digests, Conditions: c.rules.target}
+	if as.ETagStored {
+		o.call.put.ETag = as.ETag
+	}
+	c.body.compute() // or nobody could tell later whether it was altered
+	body := &attemptBody{src: readerFunc(func(p []byte) (int, error) { return c.pour(ctx, p) }), known: c.body}
 	o.call.body = body
 	class := c.to.m.try(ctx, o, c.to.b, p)
 	body.detach()

@@ -6,6 +6,7 @@ import "context"
 var (
 	ErrChanged = errChanged
 	ErrCorrupt = errCorrupt
+	ErrAltered = errAltered
 )
 
 // Copy is copyTo between backends of these names.

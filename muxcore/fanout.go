@@ -88,7 +88,7 @@ func (m *Mux) stream(ctx context.Context, o *operation, shares []share, load *pa
 	for i := range shares {
 		s, r := &shares[i], cast.readers[i]
 		r.decides, r.follows, r.patience = s.decides, decided && !s.decides, s.b.Timeout
-		s.call.body = &attemptBody{src: r, branch: r, load: load}
+		s.call.body = &attemptBody{src: r, branch: r, known: load.body}
 		s.done = func() {
 			cast.finished(r, s.answer.err)
 			if s.decides {

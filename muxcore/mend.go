@@ -66,6 +66,8 @@ func (d *mending) act(ctx context.Context) {
 			}
 		case state == CopyCorrupt && !v.decided:
 			d.kept = append(d.kept, stepResult{d.step(RepairKeep, h, state), errCorrupt})
+		case state == CopyAltered && !v.decided:
+			d.kept = append(d.kept, stepResult{d.step(RepairKeep, h, state), errAltered})
 		case !state.Differs():
 		case state == CopyExtra && d.r.opts.Delete:
 			d.delete(ctx, h, state)
@@ -74,6 +76,9 @@ func (d *mending) act(ctx context.Context) {
 		default:
 			d.copy(ctx, v.source, h, state)
 		}
+	}
+	if from := v.source; d.r.c.truth.name != "" && from != nil && from.altered && from.seat.writable() && !d.deleted && !d.again && ctx.Err() == nil {
+		d.copy(ctx, from, from, CopyAltered) // so that what is on record of it is what was named as the truth
 	}
 }
 

@@ -105,7 +105,7 @@ func (l *payload) replayable() bool {
 
 // attempt is the body for one backend.
 func (l *payload) attempt() *attemptBody {
-	b := &attemptBody{load: l}
+	b := &attemptBody{known: l.body}
 	switch {
 	case l.whole:
 		b.src = bytes.NewReader(l.small)
@@ -165,8 +165,8 @@ func (l *payload) identify(opts *PutOptions) {
 // uploader's time.
 type attemptBody struct {
 	watch  *watch
-	branch *branch  // src, where it is one of several
-	load   *payload // what knows its digests; nil: nobody does
+	branch *branch      // src, where it is one of several
+	known  *CheckedBody // what knows its digests; nil: nobody does
 
 	mu       sync.Mutex
 	src      io.Reader
@@ -202,10 +202,10 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 func (b *attemptBody) Digests() Digests {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ended || b.detached || b.load == nil {
+	if !b.ended || b.detached || b.known == nil {
 		return Digests{}
 	}
-	return b.load.body.Digests()
+	return b.known.Digests()
 }
 
 // failed is the error with which the body itself ended.

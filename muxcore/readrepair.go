@@ -143,7 +143,7 @@ func (r *readRepair) copy(ctx context.Context, key string, from, to *seat) error
 	if err := unchanged(ctx, key, to, nil, false); err != nil {
 		return err // before the body is fetched
 	}
-	rules := copyRules{target: lacks.guard(), still: still, stored: func() { r.m.madeGood(key, to.b) }}
+	rules := copyRules{intact: true, target: lacks.guard(), still: still, stored: func() { r.m.madeGood(key, to.b) }}
 	if _, err := copyObject(ctx, key, from, to, rules); err != nil {
 		return err
 	}

@@ -247,7 +247,7 @@ func (r *repairer) feed(ctx context.Context, rows chan<- *row) {
 			r.opts.OnKey(row.key)
 		}
 		v := judge(row, r.c.truth, false)
-		if !v.differs() && !r.c.deep && !r.c.deleted(row.key) {
+		if !v.differs() && !r.c.deep && !row.suspect() && !r.c.deleted(row.key) {
 			return true
 		}
 		select {

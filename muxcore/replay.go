@@ -296,7 +296,8 @@ func (m *Mux) bring(ctx context.Context, key string, b *backend) error {
 	if from == nil { // removed behind our back: there is nothing to bring
 		return m.journal.Resolve(key, mark.Seq, journal.Write{ETag: mark.ETag}, nil)
 	}
-	rules := copyRules{source: &from.info, still: func(context.Context, *Info) error { return m.unmoved(key, mark.Seq) }}
+	origin := m.mode.origin && from.seat.b == m.snapshot.Load().all[0] // what is altered there is a newer version
+	rules := copyRules{source: &from.info, intact: !origin, still: func(context.Context, *Info) error { return m.unmoved(key, mark.Seq) }}
 	rules.stored = func() { err = m.journal.Repaired(key, mark.Seq, b.Name) }
 	_, copyErr := m.copyTo(ctx, key, from.seat.b, b, rules)
 	if copyErr == nil && err == nil {
@@ -348,6 +349,7 @@ func (m *Mux) sourceOf(ctx context.Context, key string, mark *journal.Mark) (*ho
 		h := &holding{seat: &seat{m: m, b: b}}
 		var err error
 		h.info, err = h.seat.stat(ctx, key, false)
+		h.altered = h.info.Record != nil // or may be: others are the better source
 		if errors.Is(unasked, errNoSource) && (err == nil || isMiss(err)) {
 			unasked = nil
 		}

@@ -128,6 +128,19 @@ type Info struct {
 	Digests Digests // what is known of the content; nothing must be computed for it
 	Attributes
 	Via Via
+
+	// Record is what a Put has left on record of the object where something else says that its bytes may be others by
+	// now. nil: there is no such record, or no such doubt.
+	Record *Record
+}
+
+// Record is what a store has on record of an object that does not seem to be what was put any more. Whether its bytes
+// are, the digests tell: a comparison reads them, and trusts no copy that was altered behind its store's back.
+type Record struct {
+	Info // as it was put
+
+	// Noticed says that the object shows that somebody has been there, by its length or its time.
+	Noticed bool
 }
 
 // Object is an open object. Body yields the bytes Offset to Offset+Length of it.

@@ -67,7 +67,7 @@ func (m *Mux) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Differen
 // verify judges a row, and gives it if anything differs.
 func (c *comparison) verify(ctx context.Context, r *row, yield func(Difference, error) bool) bool {
 	v := judge(r, c.truth, true)
-	if !v.differs() && !c.deep {
+	if !v.differs() && !c.deep && !r.suspect() {
 		return true
 	}
 	for i, err := range c.look(ctx, r) {

@@ -21,6 +21,9 @@
 // Put on, and the recorded digest ends it: a small file is read at once, a larger one in the background, during which it has
 // an ETag of its own. Files whose bytes are the same, but not their owner, mode or links, so keep what was stored.
 //
+// Of a file that was written to in place, what a Put had recorded stays beside it, and is told as Info.Record: by its digest
+// a repair finds out that the file was altered. One that another file has taken the place of has no such record.
+//
 // Folders are made as needed. Delete removes the folders that it has left empty, up to the root, as in an object store
 // that has no folders; a folder that was empty before stays. An empty folder does not stand in the way of an object of
 // its name.

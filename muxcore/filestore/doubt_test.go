@@ -114,6 +114,58 @@ func TestAChangeThatOnlyTheChangeTimeShows(t *testing.T) {
 	}
 }
 
+// What was recorded of a file stays known once it does not seem to be that file any more, so that others can find out: unless
+// it is another one, that was put in its place.
+func TestWhatWasRecordedOfAChangedFileIsTold(t *testing.T) {
+	const size = hashAtOnce + 1
+	bytes := strings.Repeat("b", size)
+	sum := sha256.Sum256([]byte(bytes))
+	for name, row := range map[string]struct {
+		change        func(t *testing.T, path string)
+		told, noticed bool
+	}{
+		"nothing":             {func(*testing.T, string) {}, false, false},
+		"a byte more":         {func(t *testing.T, path string) { t.Helper(); rewrite(t, path, bytes+"b") }, true, true},
+		"other bytes":         {func(t *testing.T, path string) { t.Helper(); rewrite(t, path, strings.Repeat("x", size)) }, true, true},
+		"its time":            {func(t *testing.T, path string) { t.Helper(); rewrite(t, path, bytes) }, true, true},
+		"bytes, not its time": {func(t *testing.T, path string) { t.Helper(); overwrite(t, path, strings.Repeat("x", size)) }, true, false},
+		"another file": {func(t *testing.T, path string) {
+			t.Helper()
+			rewrite(t, path+".new", bytes)
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		}, false, false},
+	} {
+		for _, q := range []quirks{{}, {noAttributes: true}} {
+			root := t.TempDir()
+			s := newStore(t, Settings{Root: root})
+			s.quirks = q
+			put(t, s, "k", bytes, muxcore.PutOptions{ETag: `"stored"`, ModTime: time.Unix(1e9, 0), Digests: muxcore.Digests{SHA256: sum[:]}})
+			row.change(t, filepath.Join(root, "k"))
+			if row.told && !row.noticed {
+				age(t, root, "k", q)
+			}
+			r := stat(t, s, "k").Record
+			switch {
+			case row.told != (r != nil):
+				t.Errorf("%s %+v: on record is %+v", name, q, r)
+			case r == nil:
+			case r.Noticed != row.noticed || r.Size != size || r.ETag != `"stored"` || string(r.Digests.SHA256) != string(sum[:]) || !r.ModTime.Equal(time.Unix(1e9, 0)):
+				t.Errorf("%s %+v: on record is %+v", name, q, r)
+			}
+		}
+	}
+}
+
+// rewrite writes bytes into a file, now.
+func rewrite(t *testing.T, path, body string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Nobody writes to a root because it is read.
 func TestAStoreThatOnlyReadsSettlesNothing(t *testing.T) {
 	root := t.TempDir()

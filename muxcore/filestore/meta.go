@@ -88,29 +88,43 @@ func unescape(s string) string {
 
 // parseMeta fills in info from text if it is metadata of the file that is, and nothing is wrong with it.
 func parseMeta(text string, is fingerprint, info *muxcore.Info) bool {
+	was, ok := readMeta(text, info)
+	return ok && was == is.String()
+}
+
+// readMeta fills in info from text, and gives the fingerprint of the file that it is metadata of.
+func readMeta(text string, info *muxcore.Info) (was string, ok bool) {
 	header, text, _ := strings.Cut(text, "\n")
 	if header != metaHeader {
-		return false
+		return "", false
 	}
-	fits := false
 	for more := text != ""; more; {
 		var line string
 		line, text, more = strings.Cut(text, "\n")
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return false
+			return "", false
 		}
 		if name == "is" {
-			if fits = value == is.String(); !fits {
-				return false
-			}
+			was = value
 			continue
 		}
 		if !parseField(name, value, info) {
-			return false
+			return "", false
 		}
 	}
-	return fits
+	return was, was != ""
+}
+
+// recordOf is what metadata says of a file that may have other bytes by now. nil: nothing by which that could be found out.
+func recordOf(key, was string, meta *muxcore.Info, noticed bool) *muxcore.Record {
+	r := &muxcore.Record{Info: *meta, Noticed: noticed}
+	size, _, _ := strings.Cut(was, " ")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if r.Key, r.Size = key, n; err != nil || n == meta.Size && r.Digests.Empty() {
+		return nil
+	}
+	return r
 }
 
 // parseField fills in one field. Names that it does not know are from a later version, and do no harm.

@@ -125,12 +125,20 @@ func (d *rootDir) describe(key string, f *os.File, fi fs.FileInfo, info *muxcore
 		return false, err
 	}
 	*info = muxcore.Info{Key: key, Size: fi.Size()}
-	ours := text != nil && parseMeta(string(text), is, info)
-	if ours && is.doubtful(string(text)) {
-		switch d.judge(key, f, is, string(text), side, info) {
+	meta := string(text)
+	was, ok := readMeta(meta, info)
+	ours := ok && was == is.String()
+	var record *muxcore.Record
+	switch {
+	case ok && !ours:
+		record = recordOf(key, was, info, true)
+	case ours && is.doubtful(meta):
+		switch d.judge(key, f, is, meta, side, info) {
 		case unknown: // it keeps what it says of itself, but is nobody's copy
+			record = recordOf(key, was, info, false)
 			info.ETag, info.ETagStored, info.Digests = is.etag(), false, muxcore.Digests{}
 		case other:
+			record = recordOf(key, was, info, false)
 			ours = false
 		case same:
 		}
@@ -143,7 +151,7 @@ func (d *rootDir) describe(key string, f *os.File, fi fs.FileInfo, info *muxcore
 			info.ETag = `"` + strconv.FormatInt(at.UnixNano(), 36) + "-" + strconv.FormatInt(fi.Size(), 36) + `"`
 		}
 	}
-	if info.ContentType == "" {
+	if info.Record = record; info.ContentType == "" {
 		info.ContentType = typeOf(key)
 	}
 	return side, nil
