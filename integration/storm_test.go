@@ -126,6 +126,7 @@ type storm struct {
 	t       *testing.T
 	seed    uint64
 	clients int
+	http1   bool // alone
 	c       *rig.Caddy
 	origins []*origin.Origin
 	keys    []string
@@ -191,7 +192,7 @@ func (s *storm) blows() {
 		s.wg.Go(func() { s.blow(i, rand.New(rand.NewPCG(s.seed, uint64(i)))) })
 	}
 	for i := range s.clients {
-		s.wg.Go(func() { s.ask(i%2 == 1, rand.New(rand.NewPCG(s.seed, uint64(100+i)))) })
+		s.wg.Go(func() { s.ask(i%2 == 1 && !s.http1, rand.New(rand.NewPCG(s.seed, uint64(100+i)))) })
 	}
 }
 
