@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyfs"
 
 	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -30,7 +31,8 @@ type App struct {
 
 	observer *observer
 	named    map[string]*door
-	making   []string // named trees that are being provisioned, each used by the one before
+	making   []string               // named trees that are being provisioned, each used by the one before
+	listed   []*caddyfs.Filesystems // in which trees are file systems
 
 	mu    sync.Mutex
 	trees map[string]adopted // by name
@@ -179,8 +181,9 @@ func (a *App) Start() error {
 	return nil
 }
 
-// Stop ends what tells of events. Trees end with the handlers and requests that use them.
+// Stop ends what tells of events. Trees and file systems end with the handlers and requests that use them.
 func (a *App) Stop() error {
+	a.stayListed()
 	a.observer.stop()
 	return nil
 }

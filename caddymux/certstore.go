@@ -138,12 +138,14 @@ func (s *certStore) Stat(ctx context.Context, key string) (certmagic.KeyInfo, er
 	if err == nil {
 		return certmagic.KeyInfo{Key: key, Modified: info.ModTime, Size: max(info.Size, 0), IsTerminal: true}, nil
 	}
-	if err = asAbsent(err); !errors.Is(err, fs.ErrNotExist) {
-		return certmagic.KeyInfo{}, err
-	}
+	// A backend that is away may leave open whether this is a key. What is known to lie below says that it is a folder.
+	err = asAbsent(err)
 	for e, listErr := range s.list(ctx, t, muxcore.ListOptions{Prefix: below(key)}) {
 		if listErr != nil {
-			return certmagic.KeyInfo{}, listErr
+			if errors.Is(err, fs.ErrNotExist) {
+				err = listErr
+			}
+			break
 		}
 		if _, ours := certName(e.Key); ours {
 			return certmagic.KeyInfo{Key: key}, nil

@@ -61,3 +61,21 @@ func TestADeleteTakesWhatCanBeListed(t *testing.T) {
 		}
 	}
 }
+
+// `caddy storage export` asks about each folder of a list, and is wanted most while a backend is away.
+func TestAFolderIsKnownWhileABackendIsAway(t *testing.T) {
+	f := scripted(t, "away")
+	s := newCertStorage(t, "storage_mux mirror {\n name away\n journal off\n backend f scripted away\n backend m memory\n}")
+	if err := s.Store(t.Context(), "certificates/local/a.crt", []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	f.Break(&muxcore.Error{Code: muxcore.CodeUnavailable})
+	for key, terminal := range map[string]bool{"certificates": false, "certificates/local": false, "certificates/local/a.crt": true} {
+		if info, err := s.Stat(t.Context(), key); err != nil || info.IsTerminal != terminal || info.Key != key {
+			t.Errorf("Stat(%q) = %+v, %v", key, info, err)
+		}
+	}
+	if _, err := s.Stat(t.Context(), "missing"); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Stat of what may be on the backend that is away = %v, want the outage", err)
+	}
+}

@@ -6,9 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyfs"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -61,7 +63,21 @@ func (f *FileSystem) Provision(ctx caddy.Context) error {
 		return err
 	}
 	f.files, f.logger = storefs.New(f.hold, outage), ctx.Logger()
+	for _, above := range ctx.Modules() {
+		if all, ok := above.(*caddyfs.Filesystems); ok {
+			app.listed = append(app.listed, all)
+		}
+	}
 	return nil
+}
+
+// stayListed has the file systems of a config that is about to be stopped stay where its requests look for them. Caddy forgets them in the
+// clean-up of the config, while requests that came before it are still under way: file_server answers those with 404. The list itself
+// goes with the config.
+func (a *App) stayListed() {
+	for _, all := range a.listed {
+		*all = caddyfs.Filesystems{Filesystems: all.Filesystems}
+	}
 }
 
 // hold keeps the tree open for a file.
@@ -93,15 +109,24 @@ func outage(err error) error {
 // Cleanup lets go of the tree. Files that are open keep it.
 func (f *FileSystem) Cleanup() error { return f.leave() }
 
-// Open implements fs.FS.
+// Open implements fs.FS. Other than there, a name may end in a slash: Caddy's file matcher asks so for a folder, as for `try_files {path}/`.
 func (f *FileSystem) Open(name string) (fs.File, error) {
-	file, err := f.files.Open(name)
-	if plain, ok := file.(seekingFile); ok && err == nil {
-		if _, folder := file.(fs.ReadDirFile); !folder {
-			return &outgoing{seekingFile: plain, logger: f.logger, name: name}, nil
-		}
+	plain, folderOnly := strings.CutSuffix(name, "/")
+	file, err := f.files.Open(plain)
+	if err != nil {
+		return nil, err
 	}
-	return file, err
+	if _, folder := file.(fs.ReadDirFile); folder {
+		return file, nil
+	}
+	if folderOnly {
+		_ = file.Close()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	if seeking, ok := file.(seekingFile); ok {
+		return &outgoing{seekingFile: seeking, logger: f.logger, name: plain}, nil
+	}
+	return file, nil
 }
 
 type seekingFile interface {

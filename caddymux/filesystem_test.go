@@ -2,6 +2,7 @@ package caddymux
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -57,5 +58,57 @@ func TestAFileSystemMayHaveATreeOfItsOwn(t *testing.T) {
 	c.expect(http.StatusNotFound, "GET", "/x", "")
 	if err := c.loadWith("filesystem own storage_mux missing", "file_server {\n fs own\n}"); err == nil || !strings.Contains(err.Error(), `unknown storage tree "missing"`) {
 		t.Errorf("an unknown tree: %v", err)
+	}
+}
+
+func TestTheFileMatcherFindsFoldersOfATree(t *testing.T) {
+	c := runWith(t, "storage_mux site memory:\nfilesystem site storage_mux site",
+		"handle_path /w/* {\n storage_mux {\n use site\n writable\n }\n}\nhandle {\n fs site\n try_files {path} {path}/ /fallback.txt\n file_server browse\n}")
+	for key, body := range map[string]string{"dir/sub/x": "x", "dir/file": "file", "with/index.html": "index", "fallback.txt": "fallback"} {
+		c.expect(http.StatusCreated, "PUT", "/w/"+key, body)
+	}
+	for target, want := range map[string]string{
+		"/dir/file": "file", "/with/": "index", "/dir/file/": "fallback", "/missing": "fallback", "/missing/": "fallback", "/dir/./sub/x": "x",
+	} {
+		if got := c.expect(http.StatusOK, "GET", target, ""); got.body != want {
+			t.Errorf("GET %s = %q, want %q", target, got.body, want)
+		}
+	}
+	for target, want := range map[string]string{"/dir/": "file", "/dir/sub/": "x"} {
+		if got := c.expect(http.StatusOK, "GET", target, "", "Accept", "application/json"); !strings.Contains(got.body, `"`+want+`"`) {
+			t.Errorf("GET %s = %q, want a list with %q", target, got.body, want)
+		}
+	}
+}
+
+// A request of the old config comes to file_server only after Caddy has cleaned that config up.
+func TestALateRequestFindsTheFileSystemOfItsConfig(t *testing.T) {
+	asked, proceed := make(chan struct{}), make(chan struct{})
+	gate := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-proceed
+	}))
+	defer gate.Close()
+	const options = "storage_mux site memory:\nfilesystem site storage_mux site"
+	const write = "handle_path /w/* {\n storage_mux {\n use site\n writable\n }\n}\n"
+	c := runWith(t, options, write+"reverse_proxy "+gate.URL+" {\n @ok status 200\n handle_response @ok {\n file_server {\n fs site\n }\n }\n}")
+	c.expect(http.StatusCreated, "PUT", "/w/x", "body")
+	late, failure := make(chan answer, 1), make(chan error, 1)
+	go func() {
+		got, err := c.try("GET", "/x", strings.NewReader(""))
+		late <- got
+		failure <- err
+	}()
+	<-asked
+	err := c.loadWith(options, write+"respond \"the new one\"")
+	close(proceed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := <-late, <-failure; err != nil || got.status != http.StatusOK || got.body != "body" {
+		t.Errorf("the late request got %d %q, %v", got.status, got.body, err)
+	}
+	if got := c.expect(http.StatusOK, "GET", "/x", ""); got.body != "the new one" {
+		t.Errorf("a new request got %q", got.body)
 	}
 }

@@ -218,6 +218,19 @@ func TestCaddysStorageCommandsWorkOnATreeInPlace(t *testing.T) {
 		t.Errorf("what was exported and imported is another certificate: %v, want %v", after.SerialNumber, before.SerialNumber)
 	}
 	again.Stop()
+	rest := filepath.Join(dir, "rest.tar")
+	for _, away := range []string{"a", "b"} {
+		gone := filepath.Join(dir, "away")
+		if err := os.Rename(filepath.Join(dir, away), gone); err != nil {
+			t.Fatal(err)
+		}
+		if ran := rig.Prepare(t, config, in...).Run("", "storage", "export", "--output", rest); ran.Code != 0 {
+			t.Errorf("export without %s exits with %d: %s", away, ran.Code, ran.Stderr)
+		}
+		if err := os.Rename(gone, filepath.Join(dir, away)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	named := secured("storage_mux certs mirror {$DIR}/a {$DIR}/b\nstorage storage_mux certs", "")
 	alone := rig.Prepare(t, named, in...)
 	for _, args := range [][]string{{"storage", "export", "--output", filepath.Join(dir, "never.tar")}, {"storage", "import", "--input", archive}} {

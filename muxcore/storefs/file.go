@@ -210,7 +210,7 @@ func (e *entry) String() string { return fs.FormatDirEntry(e) }
 // Info implements fs.DirEntry.
 func (e *entry) Info() (fs.FileInfo, error) {
 	if e.found.IsPrefix {
-		return info{name: e.name, dir: true}, nil
+		return folderInfo(e.name), nil
 	}
 	f, err := e.fs.Open(path.Join(e.node.name, e.name))
 	if err != nil {

@@ -82,11 +82,23 @@ func (n *node) look() error {
 			return nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return n.failure("open", err)
+			return n.lookBeyond(err)
 		}
 	}
-	n.info = info{name: path.Base(n.name), dir: true}
+	n.info = folderInfo(path.Base(n.name))
 	return n.lookFolder()
+}
+
+// lookBeyond is for a name of which the store could not say that no object has it. What is known to lie below says that it is a folder:
+// one backend that is away takes no folder from those that are well.
+func (n *node) lookBeyond(unsaid error) error {
+	for _, err := range n.store.List(n.ctx, muxcore.ListOptions{Prefix: n.prefix(), Limit: 1}) {
+		if err == nil {
+			n.info = folderInfo(path.Base(n.name))
+			return nil
+		}
+	}
+	return n.failure("open", unsaid)
 }
 
 // lookFolder tells whether there is anything in the folder. The root is always there, unless nobody can be asked.
@@ -148,6 +160,12 @@ type info struct {
 	time time.Time
 	etag string
 	dir  bool
+}
+
+// folderInfo is what is known of a folder. Nobody keeps the time of its last change, so it has that of the look at it, in whole seconds:
+// with none, or that of the newest file in it, a cache would take a list for fresh from which a file is gone.
+func folderInfo(name string) info {
+	return info{name: name, dir: true, time: time.Now().UTC().Truncate(time.Second)}
 }
 
 // Name implements fs.FileInfo.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -58,27 +60,71 @@ func memory(t *testing.T) *memstore.Store {
 }
 
 func TestItIsAFileSystem(t *testing.T) {
-	files, err := filestore.New(filestore.Settings{Root: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
-	for name, store := range map[string]muxcore.Store{"memory": memory(t), "files": files} {
-		t.Run(name, func(t *testing.T) {
+	dir := t.TempDir()
+	for name, open := range map[string]func(t *testing.T) muxcore.Store{
+		"memory": func(t *testing.T) muxcore.Store { return memory(t) },
+		"files": func(t *testing.T) muxcore.Store {
+			s, err := filestore.New(filestore.Settings{Root: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		},
+	} {
+		inOneMoment(t, name, func(t *testing.T) {
+			store := open(t)
 			put(t, store, "a", "a.txt", "dir/b", "dir/sub/c", "dir-x/d", muxcore.InternalPrefix+"key")
-			open := 0
-			fsys := of(store, &open)
+			held := 0
+			fsys := of(store, &held)
 			if err := fstest.TestFS(fsys, "a", "a.txt", "dir/b", "dir/sub/c", "dir-x/d"); err != nil {
 				t.Error(err)
 			}
-			if open != 0 {
-				t.Errorf("%d files hold the store", open)
+			if held != 0 {
+				t.Errorf("%d files hold the store", held)
 			}
 			if all, err := fs.Glob(fsys, "*"); err != nil || len(all) != 4 {
 				t.Errorf("the root has %q, %v, want no reserved name", all, err)
 			}
 		})
 	}
+}
+
+// inOneMoment runs a test in which no time passes, as the suite compares the times of folders that it sees twice.
+func inOneMoment(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// One backend that is away leaves open whether an object has the name; what lies below says that it is a folder.
+func TestAFolderIsThereThoughTheStoreCannotSayThatNoObjectIs(t *testing.T) {
+	f, open := storetest.NewFaulty(memory(t)), 0
+	put(t, f, "dir/sub/x")
+	f.From(muxcore.OpStat, 1, storetest.Fail(&muxcore.Error{Code: muxcore.CodeUnavailable}))
+	for _, name := range []string{"dir", "dir/sub"} {
+		if found, err := fs.Stat(of(f, &open), name); err != nil || !found.IsDir() {
+			t.Errorf("Stat(%q) = %v, %v, want a folder", name, found, err)
+		}
+	}
+	if _, err := of(f, &open).Open("missing"); !errors.Is(err, errOut) {
+		t.Errorf("Open of what may be there = %v, want the outage", err)
+	}
+	if open != 0 {
+		t.Errorf("%d files hold the store", open)
+	}
+}
+
+// Of a folder whose time is that of its newest file, a browser's cache would never hear that another file is gone.
+func TestAFolderIsAsOldAsTheLookAtIt(t *testing.T) {
+	inOneMoment(t, "in whole seconds", func(t *testing.T) {
+		store, open := memory(t), 0
+		put(t, store, "dir/x")
+		time.Sleep(time.Minute + time.Millisecond)
+		found, err := fs.Stat(of(store, &open), "dir")
+		if err != nil || !found.ModTime().Equal(time.Now().Truncate(time.Second)) {
+			t.Errorf("the folder is of %v, %v, want of %v", found.ModTime(), err, time.Now())
+		}
+	})
 }
 
 func TestReservedAndBadNamesAreInvalid(t *testing.T) {
@@ -92,11 +138,13 @@ func TestReservedAndBadNamesAreInvalid(t *testing.T) {
 }
 
 func TestAnObjectHidesTheFolderOfItsName(t *testing.T) {
-	store, open := memory(t), 0
-	put(t, store, "a", "a/b", "a.x")
-	if err := fstest.TestFS(of(store, &open), "a", "a.x"); err != nil {
-		t.Error(err)
-	}
+	inOneMoment(t, "as the suite has it", func(t *testing.T) {
+		store, open := memory(t), 0
+		put(t, store, "a", "a/b", "a.x")
+		if err := fstest.TestFS(of(store, &open), "a", "a.x"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAPartIsReadFromItsOffset(t *testing.T) {
