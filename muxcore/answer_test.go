@@ -50,6 +50,43 @@ func TestWhatSeveralAnswersAddUpTo(t *testing.T) {
 	}
 }
 
+// A write that nobody took ends as a read that nobody answered does: denied if all denied it, timed out if the last one did, in all modes.
+func TestAWriteThatNobodyTookSaysWhy(t *testing.T) {
+	denied, expired := answers(muxcore.CodeDenied), answers(muxcore.CodeCredentialExpired)
+	for name, row := range map[string]struct {
+		first, second func(context.Context, muxcore.Op) error
+		want          muxcore.Code
+	}{
+		"both deny it":                {denied, denied, muxcore.CodeDenied},
+		"both deny it, by credential": {expired, expired, muxcore.CodeCredentialExpired},
+		"the origin denies it":        {denied, fails, muxcore.CodeAllBackendsDown},
+		"both fail":                   {fails, fails, muxcore.CodeAllBackendsDown},
+		"both hang":                   {hangs, hangs, muxcore.CodeBackendTimeout},
+	} {
+		for _, mode := range muxcore.Modes() {
+			t.Run(name+", "+string(mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					backends, hooks := crowd(t, 1, 1)
+					hooks[0].set(row.first)
+					hooks[1].set(row.second)
+					want := row.want
+					if mode == muxcore.Shield && name == "the origin denies it" {
+						want = muxcore.CodeDenied
+					}
+					m := newMux(t, muxcore.Settings{Mode: mode}, backends...)
+					if _, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{}); muxcore.CodeOf(err) != want {
+						t.Errorf("Delete = %v, want %s", err, want)
+					}
+					m = newMux(t, muxcore.Settings{Mode: mode}, backends...)
+					if _, err := m.Put(t.Context(), "k", strings.NewReader("new"), 3, muxcore.PutOptions{}); muxcore.CodeOf(err) != want {
+						t.Errorf("Put = %v, want %s", err, want)
+					}
+				})
+			})
+		}
+	}
+}
+
 // An absence in the words of the standard library is a miss like any other: the next is asked.
 func TestAPlainAbsenceIsAMiss(t *testing.T) {
 	for _, set := range []muxcore.Settings{{OnMissNext: true}, {Mode: muxcore.Mirror}} {

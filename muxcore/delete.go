@@ -66,7 +66,7 @@ func (m *Mux) deleteOrigin(ctx context.Context, o *operation, origin *backend) (
 		return m.deleteAll(ctx, o, origin)
 	}
 	o.memo.failed(class)
-	if m.goesOn(o, origin, class) {
+	if m.goesOn(o, origin, class) && (class.Counts() || isUnsure(o.answer.err)) {
 		return DeleteResult{}, m.exhausted(ctx, o)
 	}
 	return DeleteResult{}, m.final(ctx, o, origin, class)
@@ -130,8 +130,7 @@ func (m *Mux) deleteAll(ctx context.Context, o *operation, decided *backend) (De
 	case o.memo.gone(), t.absent > 0 && len(t.missed)+len(o.view.away) == 0:
 		return DeleteResult{}, &Error{Code: CodeKeyNotFound, Op: OpDelete, Key: o.call.key, Attempts: o.attempts}
 	case t.absent == 0:
-		o.lastErr = errors.Join(t.causes...)
-		return DeleteResult{}, m.exhausted(ctx, o)
+		return DeleteResult{}, m.nobody(ctx, o, shares, &t)
 	}
 	t.refused()
 	if err := m.settlePartial(o, &t); err != nil {

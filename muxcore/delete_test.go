@@ -32,7 +32,7 @@ func TestTheOriginDecidesADelete(t *testing.T) {
 		"it deletes":                     {nil, muxcore.Conditions{}, "", "[]"},
 		"it deletes, under a condition":  {nil, muxcore.Conditions{IfMatch: `"one"`}, "", "[]"},
 		"it fails":                       {fails, muxcore.Conditions{}, muxcore.CodeAllBackendsDown, "[b0 b1 b2]"},
-		"it does not let us":             {answers(muxcore.CodeDenied), muxcore.Conditions{}, muxcore.CodeAllBackendsDown, "[b0 b1 b2]"},
+		"it does not let us":             {answers(muxcore.CodeDenied), muxcore.Conditions{}, muxcore.CodeDenied, "[b0 b1 b2]"},
 		"it refuses":                     {answers(muxcore.CodeReadOnly), muxcore.Conditions{}, muxcore.CodeReadOnly, "[b0 b1 b2]"},
 		"the condition fails":            {nil, muxcore.Conditions{IfMatch: `"two"`}, muxcore.CodePreconditionFailed, "[b0 b1 b2]"},
 		"it has none, the mirrors do":    {answers(muxcore.CodeKeyNotFound), muxcore.Conditions{}, "", "[b0]"},

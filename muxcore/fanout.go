@@ -129,8 +129,7 @@ func (m *Mux) putResult(ctx context.Context, o *operation, shares []share, load 
 	case len(t.done) == 0 && t.no != nil:
 		return PutResult{}, m.annotate(t.no.answer.err, &o.call, t.no.b, o.attempts)
 	case len(t.done) == 0:
-		o.lastErr = errors.Join(t.causes...)
-		return PutResult{}, m.exhausted(ctx, o)
+		return PutResult{}, m.nobody(ctx, o, shares, &t)
 	}
 	t.refused()
 	if err := m.settlePartial(o, &t); err != nil {
@@ -285,6 +284,30 @@ func (t *tally) inside(b *backend, missed []string) {
 		t.missed = append(t.missed, b.dotted(inner))
 		t.causes = append(t.causes, errMissedInside)
 	}
+}
+
+// nobody is the error of a fan-out that no backend has taken: as after a read, that of a refusal if all refused, and of a timeout if
+// what ended last was one.
+func (m *Mux) nobody(ctx context.Context, o *operation, shares []share, t *tally) error {
+	o.lastErr = errors.Join(t.causes...)
+	denied := 0
+	for i := range shares {
+		s := &shares[i]
+		switch {
+		case s.skipped:
+		case s.class == ClassTimeout:
+			o.class = ClassTimeout
+		case s.class == ClassDenied && !isUnsure(s.answer.err):
+			denied++
+		}
+	}
+	if len(shares) == 1 {
+		o.lastFrom = shares[0].b.Name
+	}
+	if denied > 0 && denied == len(shares) && ctx.Err() == nil {
+		return m.denied(o)
+	}
+	return m.exhausted(ctx, o)
 }
 
 // refused counts a final no as missed, where others said yes.

@@ -262,13 +262,19 @@ func (m *Mux) goesOn(o *operation, b *backend, class Class) bool {
 	if !class.MovesOn() {
 		return false
 	}
-	if e, ok := errors.AsType[*Error](o.answer.err); ok && e.Unsure {
+	if isUnsure(o.answer.err) {
 		o.unsure++
 	} else if class == ClassDenied {
 		o.denied++
 	}
 	o.from, o.lastErr, o.lastFrom, o.class = b, o.answer.err, b.Name, class
 	return true
+}
+
+// isUnsure tells whether err is that of a mux which somebody answered, and not everybody.
+func isUnsure(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Unsure
 }
 
 // isRefusal tells whether a semantic error says neither how things stand with the object nor that it could not be read so: 400, 410, 451
@@ -333,11 +339,7 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 		e.Code, e.Backend, e.Err = CodeKeyNotFound, "", nil
 		return e
 	case o.denied > 0 && o.denied == len(o.walk.p.members):
-		e.Code = CodeDenied
-		if CodeOf(o.lastErr) == CodeCredentialExpired {
-			e.Code = CodeCredentialExpired
-		}
-		return e
+		return m.denied(o)
 	case o.missed+o.unsure+o.other > 0:
 		e.Code, e.Unsure = CodeAllBackendsDown, true
 	case o.class == ClassTimeout:
@@ -346,6 +348,15 @@ func (m *Mux) exhausted(ctx context.Context, o *operation) error {
 		e.Code = CodeAllBackendsDown
 	}
 	e.RetryAfter = m.retryAfter(o)
+	return e
+}
+
+// denied is the error of an operation that everybody refused to do.
+func (m *Mux) denied(o *operation) error {
+	e := &Error{Code: CodeDenied, Op: o.call.op, Key: o.call.key, Attempts: o.attempts, Backend: o.lastFrom, Err: o.lastErr}
+	if errors.Is(o.lastErr, &Error{Code: CodeCredentialExpired}) {
+		e.Code = CodeCredentialExpired
+	}
 	return e
 }
 
