@@ -30,6 +30,10 @@
 // body is not what was declared, and sends bodies up to 64 KiB only after they were read and found right. Conditions on
 // writes need Settings.ConditionalWrite, because an origin that ignores them cannot be told from one that met them.
 //
+// A body with a Content-Encoding that the origin does not keep could be read by nobody, and is CodeUnsupported. That is tried before the
+// first such body on an object below the reserved prefix; where that cannot be put or looked at, the body itself is looked at, and
+// deleted if it has lost its coding.
+//
 // # WebDAV
 //
 // Whether the origin speaks it is asked once, by OPTIONS, at the first write that must know. Then missing parents are made

@@ -63,14 +63,16 @@ type Store struct {
 	write   bool // conditional
 	now     func() time.Time
 
-	dav     ability // is a WebDAV origin
-	lists   ability // answers PROPFIND
-	parents known   // collections that are there
+	dav     ability       // is a WebDAV origin
+	lists   ability       // answers PROPFIND
+	codings ability       // keeps the Content-Encoding of a body
+	parents known         // collections that are there
+	trying  chan struct{} // held by the one who finds out about codings
 }
 
 // New makes a store of an origin. It reads the TLS files, and does not dial.
 func New(set Settings) (*Store, error) {
-	s := &Store{write: set.ConditionalWrite, now: set.Now}
+	s := &Store{write: set.ConditionalWrite, now: set.Now, trying: make(chan struct{}, 1)}
 	if s.now == nil {
 		s.now = time.Now
 	}

@@ -27,6 +27,10 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	if err := s.ensureParents(ctx, key); err != nil {
 		return muxcore.PutResult{}, err
 	}
+	unseen, err := s.checkCoding(ctx, key, &opts)
+	if err != nil {
+		return muxcore.PutResult{}, err
+	}
 	up := wire.NewUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
 	resp, err := up.Send(ctx, key, s.home, s.request(ctx, http.MethodPut, s.base.of(key), header)) //nolint:bodyclose // drained, or taken over
 	if err == nil && s.makeRoom(ctx, key, resp.StatusCode) {
@@ -41,7 +45,11 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	if err != nil {
 		return muxcore.PutResult{}, err
 	}
-	return s.stored(ctx, key, up, whole, resp, &opts)
+	r, err := s.stored(ctx, key, up, whole, resp, &opts)
+	if err == nil && unseen {
+		err = s.kept(ctx, key, &opts)
+	}
+	return r, err
 }
 
 // stored decides what the answer to a PUT means.

@@ -185,7 +185,14 @@ func TestAPutSaysAllThatTheUploaderSaid(t *testing.T) {
 	var got seen
 	s := open(t, httpstore.Settings{
 		BaseURL: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			got.note(r)
+			switch {
+			case r.Method == http.MethodHead: // it keeps codings
+				w.Header().Set("Content-Encoding", "gzip")
+				return
+			case strings.HasPrefix(r.URL.Path, "/."):
+			default:
+				got.note(r)
+			}
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("ETag", "v1")
 			w.Header().Set("Last-Modified", "Sat, 03 Feb 2001 04:05:06 GMT")

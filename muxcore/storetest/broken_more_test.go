@@ -101,6 +101,7 @@ func brokenMetadata() []broken {
 	return []broken{
 		{"attributes are dropped", []string{"attributes come back as they were"}, forgetful(func(o *muxcore.PutOptions) { o.Attributes = muxcore.Attributes{} })},
 		{"one attribute is dropped", []string{"attributes come back as they were"}, forgetful(func(o *muxcore.PutOptions) { o.ContentLanguage = "" })},
+		{"codings are dropped", []string{"a content coding is kept, or the body refused"}, forgetful(func(o *muxcore.PutOptions) { o.ContentEncoding = "" })},
 		{"identities are dropped", []string{"a stored identity comes back as it was", "a stored identity decides conditions"}, forgetful(func(o *muxcore.PutOptions) { o.ETag = "" })},
 		{"times are dropped", []string{"a stored identity comes back as it was"}, forgetful(func(o *muxcore.PutOptions) { o.ModTime = o.ModTime.Add(5e9) })},
 		{"a store's own ETag passes for a stored one", []string{"a store's own ETag is not a stored one"}, forgetful(func(o *muxcore.PutOptions) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -14,6 +15,7 @@ var metadataChecks = []check{
 	{"a stored identity comes back as it was", needWrite | needMetadata, checkIdentity},
 	{"an overwrite takes the old attributes away", needWrite | needMetadata, checkAttributesGo},
 	{"a stored identity decides conditions", needWrite | needMetadata, checkIdentityDecides},
+	{"a content coding is kept, or the body refused", needWrite, checkCoding},
 	{"a store's own ETag is not a stored one", needWrite, checkOwnETag},
 }
 
@@ -136,6 +138,29 @@ func checkIdentityDecides(p *probe) {
 		p.refusesPut("identified", muxcore.Conditions{IfNoneMatch: tag})
 		p.put("identified", "next", muxcore.PutOptions{ETag: `"next"`, Conditions: muxcore.Conditions{IfMatch: tag}})
 		p.holds("identified", "next")
+	}
+}
+
+// checkCoding: a coded body that comes back without its coding is bytes that nobody can read.
+func checkCoding(p *probe) {
+	for _, key := range []string{"coded", "coded/deep", "coded"} {
+		opts := muxcore.PutOptions{Attributes: muxcore.Attributes{ContentEncoding: "gzip"}}
+		_, err := p.store.Put(p.ctx, key+".txt", strings.NewReader("no gzip at all"), -1, opts)
+		if errors.Is(err, muxcore.ErrUnsupported) {
+			p.absent(key + ".txt")
+			continue
+		}
+		if err != nil {
+			p.errorf("Put with a Content-Encoding: %v", err)
+			continue
+		}
+		o, got, err := p.get(p.ctx, key+".txt", muxcore.GetOptions{})
+		if err != nil || got != "no gzip at all" || o.ContentEncoding != "gzip" {
+			p.errorf("Put with Content-Encoding gzip, and Get gives %q, %v of %+v", got, err, o)
+		}
+		if info, err := p.store.Stat(p.ctx, key+".txt", muxcore.Conditions{}); err != nil || info.ContentEncoding != "gzip" {
+			p.errorf("Put with Content-Encoding gzip, and Stat gives %q, %v", info.ContentEncoding, err)
+		}
 	}
 }
 
