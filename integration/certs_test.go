@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,6 +174,18 @@ http://:{$PORT3} {
 				}
 			}
 		}
+	}
+	for _, spelling := range []string{".STORAGE_MUX", ".Storage_mux", ".ﬆorage_mux", ".\u200cstorage_mux"} {
+		for _, place := range []string{"a", "b"} { // as a folder that takes one name for the other
+			if err := os.Symlink(".storage_mux", filepath.Join(dir, place, spelling)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path := "/" + url.PathEscape(spelling) + strings.TrimPrefix(key, ".storage_mux")
+		for _, port := range []string{"PORT2", "PORT3"} {
+			wantStatus(t, "GET "+path+" on "+port, c.On(port).Get(path), http.StatusBadRequest)
+		}
+		wantStatus(t, "PUT "+path, c.On("PORT2").Put(path, "mine"), http.StatusBadRequest)
 	}
 	door := c.On("PORT2")
 	wantStatus(t, "PUT over the key", door.Put("/"+key, "mine"), http.StatusBadRequest)

@@ -42,7 +42,8 @@
 // # Keys
 //
 // A key is UTF-8, 1 to 1024 bytes, without control characters, backslashes, and empty, "." or ".." segments. Segments
-// that begin with [ReservedPrefix] belong to the storage itself. Keys are bytes: nothing is ever normalised ([CheckKey]).
+// that begin with [ReservedPrefix] belong to the storage itself, in whatever spelling a folder could take for it. Keys are
+// bytes: nothing is ever normalised ([CheckKey]).
 //
 // # Words
 //

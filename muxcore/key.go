@@ -36,7 +36,7 @@ var (
 )
 
 // CheckKey tells whether key may come from outside: UTF-8, 1 to 1024 bytes, no control character, no backslash, no
-// empty, "." or ".." segment, and none that begins with [ReservedPrefix]. Keys are bytes: nothing is normalised, and
+// empty, "." or ".." segment, and none that begins with [ReservedPrefix], in any spelling of it. Keys are bytes: nothing is normalised, and
 // two keys are one object only if they are equal byte for byte. The error is an [*Error] with [CodeInvalidKey].
 func CheckKey(key string) error {
 	if reason := keyFault(key, false); reason != nil {
@@ -75,7 +75,12 @@ func HiddenFrom(prefix, key string) bool {
 	if strings.HasPrefix(prefix, ReservedPrefix) {
 		return !strings.HasPrefix(key, InternalPrefix)
 	}
-	return strings.HasPrefix(key, ReservedPrefix) || strings.Contains(key, "/"+ReservedPrefix)
+	for segment := range strings.SplitSeq(key, "/") {
+		if reserved(segment) {
+			return true
+		}
+	}
+	return false
 }
 
 // keyFault finds what is wrong with key. partial admits a last segment that is only the beginning of one.
@@ -110,10 +115,34 @@ func segmentFault(segment string, partial bool) error {
 	switch {
 	case segment == "":
 		return errKeySegment
-	case strings.HasPrefix(segment, ReservedPrefix):
+	case reserved(segment):
 		return errKeyReserved
 	case (segment == "." || segment == "..") && !partial:
 		return errKeyDot
 	}
 	return nil
+}
+
+// reserved tells whether a segment begins with [ReservedPrefix], or with what a folder may take for it: on macOS, on Windows, and where a
+// file system of Linux is made so, names are one whose letters differ in case, a ligature counts as its letters, and characters that
+// do not show are left out. A store whose folder is such a one must not yield private keys to a door that spells them otherwise.
+func reserved(segment string) bool {
+	if segment == "" || segment[0] != '.' && segment[0] < utf8.RuneSelf {
+		return false
+	}
+	left := ReservedPrefix
+	for _, r := range segment {
+		switch {
+		case left == "":
+			return true
+		case unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+		case (r == 'ﬅ' || r == 'ﬆ') && strings.HasPrefix(left, "st"):
+			left = left[len("st"):]
+		case strings.EqualFold(string(r), left[:1]):
+			left = left[1:]
+		default:
+			return false
+		}
+	}
+	return left == ""
 }

@@ -3,6 +3,7 @@ package muxcore
 import (
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -44,6 +45,17 @@ func TestKeysFollowTheRule(t *testing.T) {
 		{"\ufffd", true, true},
 		{".storage_mux", false, false},
 		{"a/.storage_muxy", false, false},
+		{".STORAGE_MUX/storage/a", false, false},
+		{"a/.Storage_Mux-tmp", false, false},
+		{".ſtorage_mux", false, false},
+		{".ﬆorage_mux", false, false},
+		{".\u200cstorage_mux", false, false},
+		{"\u00ad.storage_\ufe0fmux\u200d/x", false, false},
+		{".storage_mux/STORAGE/a", false, false},
+		{".STORAGE_MUX/storage/", false, false},
+		{".ﬆ", true, true},
+		{".\u200c", true, true},
+		{".Storage-Mux", true, true},
 		{".storage_mu", true, true},
 		{"x.storage_mux", true, true},
 		{".storage_mux/storage/a", false, true},
@@ -98,11 +110,28 @@ func TestReservedKeysHideFromOtherLists(t *testing.T) {
 		{"a/", "a/.storage_mux-tmp-x", true},
 		{".storage_mux/", ".storage_mux/journal", true},
 		{"", "a.storage_mux", false},
+		{"", "a/.STORAGE_MUX/x", true},
+		{InternalPrefix, ".STORAGE_MUX/storage/a", true},
 	} {
 		if got := HiddenFrom(row.prefix, row.key); got != row.hidden {
 			t.Errorf("HiddenFrom(%q, %q) = %t, want %t", row.prefix, row.key, got, row.hidden)
 		}
 	}
+}
+
+// folded makes plain letters of those that fold to several, or to others than their lower case.
+var folded = strings.NewReplacer("ſ", "s", "ﬅ", "st", "ﬆ", "st")
+
+// seen leaves out what does not show.
+func seen(segment string) string {
+	return strings.Map(func(r rune) rune {
+		for _, unseen := range []*unicode.RangeTable{unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector} {
+			if unicode.Is(unseen, r) {
+				return -1
+			}
+		}
+		return r
+	}, segment)
 }
 
 // naiveKey is the rule in the words of the contract, a byte and a segment at a time.
@@ -119,7 +148,7 @@ func naiveKey(key string) bool {
 		rest = rest[size:]
 	}
 	for segment := range strings.SplitSeq(key, "/") {
-		if segment == "" || segment == "." || segment == ".." || strings.HasPrefix(segment, ".storage_mux") {
+		if segment == "" || segment == "." || segment == ".." || strings.HasPrefix(folded.Replace(strings.ToLower(seen(segment))), ".storage_mux") {
 			return false
 		}
 	}
@@ -128,7 +157,7 @@ func naiveKey(key string) bool {
 
 func FuzzCheckKey(f *testing.F) {
 	for _, key := range []string{
-		"a", "a/b", "", "/", "a//b", "../a", "a/./b", "...", `a\b`, "a\x00", "\u0085", "\xff", ".storage_mux/x", ".storage_mux/storage/x",
+		".STORAGE_MUX/x", ".ﬆorage\u200d_muX", "a", "a/b", "", "/", "a//b", "../a", "a/./b", "...", `a\b`, "a\x00", "\u0085", "\xff", ".storage_mux/x", ".storage_mux/storage/x",
 		strings.Repeat("x/", 511) + "xy", strings.Repeat("é", 513), "nf/cafe\u0301", "\ufffd",
 	} {
 		f.Add(key)

@@ -130,7 +130,7 @@ var refusedKeys = []string{
 	"nul\x00byte", "new\nline", "tab\tbed", "del\x7f", "c1\u0085", "bad\xffutf8", "\xc3\x28", strings.Repeat("x", muxcore.MaxKeyLength+1),
 	".storage_mux", ".storage_mux/x", ".storage_mux-tmp-1", "a/.storage_mux-meta", "a/.storage_mux/storage/b", ".storage_mux/storage",
 	".storage_mux/storage/", ".storage_mux/storage/../x", ".storage_mux/storage/.storage_mux/x", ".storage_mux/storage//x",
-	".storage_mux/journal/x", ".storage_muxx/storage/a",
+	".storage_mux/journal/x", ".storage_muxx/storage/a", ".STORAGE_MUX/storage/a", ".\u200cstorage_mux/storage/a", "a/.ﬆorage_Mux",
 }
 
 func checkRefusedKeys(p *probe) {
