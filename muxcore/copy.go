@@ -28,6 +28,9 @@ type copyRules struct {
 	// commit. An error ends the copy, and changes nothing. nil: nothing is asked.
 	still func(ctx context.Context, copied *Info) error
 
+	// late is called where the target was given all of the object, and did not say what became of it. nil: nothing is.
+	late func()
+
 	// stored is called under the same lock, once the target has committed. nil: nothing is.
 	stored func()
 
@@ -137,6 +140,10 @@ func (c *copying) put(ctx context.Context) (PutResult, error) {
 			c.rules.stored()
 		}
 		return PutResult{Info: o.answer.info, Existed: o.answer.existed, Missed: o.answer.missed}, nil
+	case c.rules.late != nil && class.leavesOpen() && c.taken && c.stop == nil:
+		c.rules.late()
+	}
+	switch {
 	case ctx.Err() == nil && c.stop != nil:
 		return PutResult{}, c.stop
 	case ctx.Err() == nil && c.body.Err() != nil:

@@ -26,7 +26,8 @@
 //
 // What a backend missed is remembered in a journal (package journal): every write has it know before and after its commits
 // (pending.go), reads and lists ask those last who lack a key (pending.go, listmark.go), and once a backend is back it gets
-// the newest state (replay.go; resolve.go where a kill left the end of a write open).
+// the newest state (replay.go; resolve.go where a kill left the end of a write open), and again should it commit late what
+// it was given up for (late.go).
 //
 // What a mux has learnt of its backends, and what was changed in it at run time, outlives it: one that takes its place goes on
 // with its [State].

@@ -208,6 +208,17 @@ func (b *attemptBody) Digests() Digests {
 	return b.known.Digests()
 }
 
+// given tells whether the store had all of the write, so that it may have committed it, or may yet.
+func (c *call) given() bool {
+	b, ok := c.body.(*attemptBody)
+	if !ok || c.size == 0 {
+		return true // there is nothing to give
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}
+
 // failed is the error with which the body itself ended.
 func (b *attemptBody) failed() error {
 	b.mu.Lock()

@@ -79,6 +79,9 @@ func (n *memo) add(shares []share, mayHave bool) {
 		default:
 			n.missed = append(n.missed, s.b.Name)
 			n.unsure = n.unsure || mayHave && !s.skipped && (decided || s.decides) && s.class.leavesOpen()
+			if !s.skipped && s.class.leavesOpen() && s.call.given() {
+				n.write.Late = append(n.write.Late, s.b.Name)
+			}
 		}
 	}
 }
@@ -90,10 +93,13 @@ func (n *memo) failed(class Class) {
 	}
 }
 
-// left takes in how the call of b ended that a Put was to go to. Where nothing was begun, nobody else should have it, as yet.
-func (n *memo) left(b *backend, class Class) {
+// left takes in how the call of b ended that a Put was to go to, c. Where nothing was begun, nobody else should have it, as yet.
+func (n *memo) left(b *backend, class Class, c *call) {
 	if n == nil || !class.leavesOpen() {
 		return
+	}
+	if c.given() {
+		n.write.Late = append(n.write.Late, b.Name)
 	}
 	n.open = append(n.open, b.Name)
 	n.unsure = n.unsure || n.seq != 0

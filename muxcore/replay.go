@@ -61,6 +61,8 @@ type replayer struct {
 	failed  bool // it could not be read
 	backlog map[*backend]*backlog
 
+	vigils map[suspect]*vigil // over what may come late
+
 	mu    sync.Mutex
 	tries map[string]try // keys that could not be repaired
 }
@@ -116,21 +118,28 @@ func (r *replayer) loop(ctx context.Context) {
 
 // round works on what can be done now, and says when there may be more; 0: when somebody says so.
 func (r *replayer) round(ctx context.Context) time.Duration {
-	keys := r.due()
-	work := make(chan string)
+	var jobs []func()
+	for _, key := range r.due() {
+		jobs = append(jobs, func() { r.key(ctx, key) })
+	}
+	for _, s := range r.watchLate() {
+		v := r.vigils[s]
+		jobs = append(jobs, func() { r.look(ctx, s, v) })
+	}
+	work := make(chan func())
 	var workers sync.WaitGroup
-	for range min(replayWorkers, len(keys)) {
+	for range min(replayWorkers, len(jobs)) {
 		workers.Go(func() {
-			for key := range work {
-				r.key(ctx, key)
+			for job := range work {
+				job()
 			}
 		})
 	}
-	for _, key := range keys {
+	for _, job := range jobs {
 		if ctx.Err() != nil {
 			break
 		}
-		work <- key
+		work <- job
 	}
 	close(work)
 	workers.Wait()
@@ -193,6 +202,9 @@ func (r *replayer) next() time.Duration {
 		if now.Before(t.until) {
 			sooner(t.until)
 		}
+	}
+	for _, v := range r.vigils {
+		sooner(v.at)
 	}
 	if len(r.backlog) > 0 {
 		sooner(now.Add(replayMost)) // writes may have brought it, too
@@ -298,6 +310,7 @@ func (m *Mux) bring(ctx context.Context, key string, b *backend) error {
 	}
 	origin := m.mode.origin && from.seat.b == m.snapshot.Load().all[0] // what is altered there is a newer version
 	rules := copyRules{source: &from.info, intact: !origin, still: func(context.Context, *Info) error { return m.unmoved(key, mark.Seq) }}
+	rules.late = func() { m.gaveUp(key, &mark, b) }
 	rules.stored = func() { err = m.journal.Repaired(key, mark.Seq, b.Name) }
 	_, copyErr := m.copyTo(ctx, key, from.seat.b, b, rules)
 	if copyErr == nil && err == nil {
@@ -326,6 +339,9 @@ func (m *Mux) bringDelete(ctx context.Context, key string, b *backend) error {
 		return errChanged
 	}
 	if err := (&seat{m: m, b: b}).remove(ctx, key, Conditions{}, false); err != nil && !isMiss(err) {
+		if Classify(ctx, err).leavesOpen() {
+			m.gaveUp(key, &mark, b)
+		}
 		return err
 	}
 	if err := m.journal.Repaired(key, mark.Seq, b.Name); err != nil {

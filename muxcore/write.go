@@ -145,7 +145,7 @@ func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResul
 		if class == ClassOK {
 			return m.putDone(o, b, &t, n, missed)
 		}
-		n.left(b, class)
+		n.left(b, class, &o.call)
 		if err := body.failed(); err != nil {
 			if ctx.Err() != nil {
 				return PutResult{}, m.aborted(ctx, &o.call, o.attempts)

@@ -85,6 +85,7 @@ func (s *Scope) Settle(key string, seq uint64, w Write, done, missed []string) e
 		next.Seq = s.j.seq
 		if !w.Deleted {
 			next.Lacks = slices.DeleteFunc(next.Lacks, s.covered)
+			next = next.punctual(func(l Late) bool { return s.covered(l.Backend) })
 		}
 		if !had && next.empty() {
 			return m, false
@@ -138,16 +139,35 @@ func (s *Scope) Repaired(key string, seq uint64, backend string) error {
 // Resolve says what the newest state is, and who lacks it, after a look at those whose writes were left open, if the mark
 // is still the one of seq.
 func (s *Scope) Resolve(key string, seq uint64, w Write, lacks []string) error {
-	return s.since(key, seq, func(Mark) Mark {
-		return Mark{Known: true, Deleted: w.Deleted, ETag: w.ETag, Lacks: with(nil, lacks)}
-	})
+	return s.since(key, seq, func(m Mark) Mark { return m.resolved(w, lacks) })
 }
 
 // Discard says that nobody has committed the writes left open, if the mark is still the one of seq.
 func (s *Scope) Discard(key string, seq uint64) error {
+	return s.since(key, seq, Mark.discarded)
+}
+
+// GaveUp says that a backend may yet commit what it was last given of a key, w, if the mark is still the one of seq.
+func (s *Scope) GaveUp(key string, seq uint64, w Write) error {
 	return s.since(key, seq, func(m Mark) Mark {
-		m.Open = nil
+		m.mayBeLate(w, w.Late)
 		return m
+	})
+}
+
+// CameLate says that a write was committed late, and that its backend lacks the newest state again, if the mark is still
+// the one of seq.
+func (s *Scope) CameLate(key string, seq uint64, late Late) error {
+	return s.since(key, seq, func(m Mark) Mark {
+		m.Lacks = with(m.Lacks, []string{late.Backend})
+		return m.punctual(func(l Late) bool { return l == late })
+	})
+}
+
+// Trusted says that a backend will commit nothing late any more, if the mark is still the one of seq.
+func (s *Scope) Trusted(key string, seq uint64, backend string) error {
+	return s.since(key, seq, func(m Mark) Mark {
+		return m.punctual(func(l Late) bool { return l.Backend == backend })
 	})
 }
 
@@ -212,7 +232,7 @@ func (s *Scope) set(key string, m Mark) {
 	if _, has := s.marks[key]; has != had {
 		s.pending.Add(map[bool]int64{true: 1, false: -1}[has])
 	}
-	if len(without(m.owed(), was.owed())) > 0 {
+	if len(without(m.owed(), was.owed())) > 0 || len(m.Late) > 0 {
 		for c := range s.watchers {
 			select {
 			case c <- struct{}{}:
@@ -228,6 +248,9 @@ func (s *Scope) count(key string, m *Mark, by int) {
 		return
 	}
 	s.j.bytes += int64(by) * m.size(key)
+	if len(m.Late) > 0 {
+		s.late += by
+	}
 	for _, name := range m.owed() {
 		s.owed[name] += by
 	}
@@ -242,6 +265,9 @@ func (s *Scope) count(key string, m *Mark, by int) {
 // is to be compared in full, and its marks go. It must be called with s.j.mu held.
 func (s *Scope) room(key string, was, m *Mark) error {
 	full := s.j.bytes+m.size(key)-was.size(key) > s.j.set.MaxBytes
+	if len(m.Late) > len(was.Late) && (full || s.late >= s.j.set.MaxMarks) {
+		m.Late = was.Late // what is known to be missed needs the room
+	}
 	names := m.Lacks
 	deletes := m.Known && m.Deleted
 	if n := len(m.Open); n > len(was.Open) {

@@ -37,7 +37,9 @@ type Handed struct {
 }
 
 // Backends are all that are named.
-func (h *Handed) Backends() []string { return slices.Concat(h.Asks, h.Skips, h.Done, h.Missed) }
+func (h *Handed) Backends() []string {
+	return slices.Concat(h.Asks, h.Skips, h.Done, h.Missed, h.Write.Late)
+}
 
 // Handover brings h to the process that has the journal, where [Journal.Take] is called with it, and gives its answer: once
 // that is on disk.
@@ -124,7 +126,7 @@ func (s *Scope) takeSettle(h Handed) error {
 	switch open := slices.ContainsFunc(m.Open, func(i Intent) bool { return i.Seq == h.Seq }); {
 	case h.Seq == 0, open, h.Write.Deleted && marked:
 		return s.Settle(h.Key, h.Seq, h.Write, h.Done, h.Missed)
-	case !marked:
+	case !m.told():
 		return s.Settle(h.Key, 0, h.Write, h.Done, h.Missed)
 	}
 	_, err := s.begin(h.Key, Intent{ETag: h.Write.ETag, Asks: with(h.Done, h.Missed)})

@@ -53,13 +53,14 @@ var (
 )
 
 // want compares the mark of a key, but for its numbers.
-func want(tb testing.TB, s *Scope, key string, mark Mark) {
+func want(tb testing.TB, s *Scope, key string, mark Mark) Mark {
 	tb.Helper()
 	got, _ := s.Lookup(key)
 	ignore := cmp.Options{cmpopts.IgnoreFields(Mark{}, "Seq"), cmpopts.IgnoreFields(Intent{}, "Seq"), cmpopts.IgnoreUnexported(Intent{}), cmpopts.EquateEmpty()}
 	if diff := cmp.Diff(mark, got, ignore); diff != "" {
 		tb.Errorf("mark of %q (-want +got):\n%s", key, diff)
 	}
+	return got
 }
 
 func TestNothingIsMadeBeforeTheFirstMark(t *testing.T) {
@@ -138,7 +139,7 @@ func TestWhatWasLeftOpenIsInDoubtAfterTheNextWrite(t *testing.T) {
 	next, err := s.Begin("k", object, []string{"a"}, nil)
 	must(t, err)
 	must(t, s.Settle("k", next, object, []string{"a"}, nil))
-	want(t, s, "k", Mark{Known: true, ETag: `"one"`, Lacks: []string{"b", "c"}})
+	want(t, s, "k", Mark{Known: true, ETag: `"one"`, Lacks: []string{"b", "c"}, Late: []Late{{Backend: "b", ETag: `"one"`}}})
 }
 
 func TestAWriteThatFailedEverywhereIsLeftOpen(t *testing.T) {

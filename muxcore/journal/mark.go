@@ -6,6 +6,9 @@ import "slices"
 type Write struct {
 	Deleted bool   `json:"deleted,omitempty"`
 	ETag    string `json:"etag,omitempty"` // of the object that was put, "" unknown
+
+	// Late are backends that may commit it yet, although nobody waits for them any more.
+	Late []string `json:"late,omitempty"`
 }
 
 // Mark is what is known of a key of which not every backend has the newest state. It is a copy; nobody may change what its
@@ -23,6 +26,20 @@ type Mark struct {
 
 	// Open are writes that have begun and of which nobody has said how they ended, oldest first.
 	Open []Intent `json:"i,omitempty"`
+
+	// Late are writes that may yet be committed over the newest state, although nobody waits for them any more, oldest
+	// first. Those that were given up last are kept.
+	Late []Late `json:"t,omitempty"`
+}
+
+// maxLate is how many writes that may come late are remembered of a key.
+const maxLate = 16
+
+// Late is a write that was given up without a word from a backend that had all of it.
+type Late struct {
+	Backend string `json:"b"`
+	Deleted bool   `json:"d,omitempty"`
+	ETag    string `json:"e,omitempty"`
 }
 
 // Intent is a write that has begun.
@@ -66,8 +83,27 @@ func (m *Mark) owed() []string {
 	return all
 }
 
+// told tells whether the mark is about who has the newest state, and not only about what may come late.
+func (m *Mark) told() bool { return m.Known || len(m.Open) > 0 }
+
 // empty tells whether there is nothing left to remember.
-func (m *Mark) empty() bool { return len(m.Lacks) == 0 && len(m.Open) == 0 }
+func (m *Mark) empty() bool { return len(m.Lacks) == 0 && len(m.Open) == 0 && len(m.Late) == 0 }
+
+// mayBeLate adds writes that backends may commit yet.
+func (m *Mark) mayBeLate(w Write, backends []string) {
+	for _, name := range backends {
+		one := Late{Backend: name, Deleted: w.Deleted, ETag: w.ETag}
+		if !slices.Contains(m.Late, one) {
+			m.Late = append(slices.Clip(m.Late), one)
+		}
+	}
+	m.Late = m.Late[max(0, len(m.Late)-maxLate):]
+}
+
+// givenUp adds an open write of which nobody will hear any more, but from those in have.
+func (m *Mark) givenUp(i *Intent, have []string) {
+	m.mayBeLate(Write{Deleted: i.Deleted, ETag: i.ETag}, without(i.Asks, have))
+}
 
 // size is what the mark costs, roughly.
 func (m *Mark) size(key string) int64 {
@@ -77,6 +113,9 @@ func (m *Mark) size(key string) int64 {
 	n := len(key) + len(m.ETag)
 	for i := range m.Open {
 		n += len(m.Open[i].ETag)
+	}
+	for _, l := range m.Late {
+		n += len(l.Backend) + len(l.ETag)
 	}
 	return int64(n)
 }
@@ -90,16 +129,51 @@ func (m Mark) begun(i Intent) Mark {
 // settled is the mark after a write of which it is known who has it: what was said before is out of date, and whoever was
 // asked by a write whose end nobody knows may hold something else.
 func (m Mark) settled(seq uint64, w Write, done, missed []string) Mark {
-	lacks, open := with(m.Lacks, missed), []Intent(nil)
+	lacks, next := with(m.Lacks, missed), Mark{Seq: seq, Known: true, Deleted: w.Deleted, ETag: w.ETag, Late: m.Late}
 	for _, i := range m.Open {
 		switch {
 		case i.Seq > seq:
-			open = append(open, i)
+			next.Open = append(next.Open, i)
 		case i.Seq < seq:
 			lacks = with(with(lacks, i.Asks), i.Skips)
+			next.givenUp(&i, nil)
 		}
 	}
-	return Mark{Seq: seq, Known: true, Deleted: w.Deleted, ETag: w.ETag, Lacks: without(lacks, done), Open: open}
+	next = next.punctual(func(l Late) bool {
+		return l.Deleted == w.Deleted && l.ETag == w.ETag && slices.Contains(done, l.Backend)
+	})
+	next.mayBeLate(w, w.Late)
+	next.Lacks = without(lacks, done)
+	return next
+}
+
+// resolved is the mark after a look at those whose writes were left open: who lacks the newest state, and who may commit yet
+// what he was asked for and does not have.
+func (m Mark) resolved(w Write, lacks []string) Mark {
+	next := Mark{Known: true, Deleted: w.Deleted, ETag: w.ETag, Lacks: with(nil, lacks), Late: m.Late}
+	for _, i := range m.Open {
+		var have []string
+		if i.Deleted == w.Deleted && i.ETag == w.ETag {
+			have = without(i.Asks, lacks)
+		}
+		next.givenUp(&i, have)
+	}
+	return next
+}
+
+// discarded is the mark after nobody was found to have committed what was left open.
+func (m Mark) discarded() Mark {
+	for _, i := range m.Open {
+		m.givenUp(&i, nil)
+	}
+	m.Open = nil
+	return m
+}
+
+// punctual is the mark without a write that might have come late, or without all of a backend.
+func (m Mark) punctual(is func(Late) bool) Mark {
+	m.Late = slices.DeleteFunc(slices.Clone(m.Late), is)
+	return m
 }
 
 // withdrawn is the mark without one open write.

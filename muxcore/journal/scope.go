@@ -19,6 +19,7 @@ type Scope struct {
 	doubtful map[string]bool // to be compared in full; true: what they miss is remembered again, for it is under way
 	owed     map[string]int  // marks by backend
 	deletes  map[string]int  // of them, of keys that are deleted
+	late     int             // marks with writes that may come late
 	watchers map[chan struct{}]bool
 
 	sharing sync.Once
@@ -95,6 +96,26 @@ func (s *Scope) Keys(prefix, after string, n int) []string {
 	}
 	slices.Sort(keys)
 	return keys[:min(n, len(keys))]
+}
+
+// Late are the keys, in order, of which a backend may yet commit something else than the newest state.
+func (s *Scope) Late() []string {
+	if !s.Pending() {
+		return nil
+	}
+	s.j.mu.Lock()
+	defer s.j.mu.Unlock()
+	if s.late == 0 {
+		return nil
+	}
+	var keys []string
+	for key, m := range s.marks {
+		if len(m.Late) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // Watch makes a channel that gets a value when there is more to remember.
