@@ -17,6 +17,9 @@ import (
 
 func init() { caddy.RegisterModule(new(FileBackend)) }
 
+// smallFiles keeps small objects of all backends of this type in memory.
+var smallFiles = filestore.NewCache(32 << 20)
+
 // FileBackend keeps objects as files in a folder. Files that others put there are served as well.
 type FileBackend struct {
 	// The folder. One that is missing or cannot be read is a failure of the backend, never a missing key. A relative
@@ -53,7 +56,7 @@ func (b *FileBackend) OpenStore() (muxcore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return filestore.New(filestore.Settings{Root: b.FileRoot(), CreateRoot: b.CreateRoot, Mode: mode})
+	return filestore.New(filestore.Settings{Root: b.FileRoot(), CreateRoot: b.CreateRoot, Mode: mode, Cache: smallFiles})
 }
 
 // parseFileMode reads octal permissions; 0 is the default.

@@ -74,6 +74,20 @@ func (c *call) on(ctx context.Context, s Store, a *answer) {
 	}
 }
 
+// peek makes a Get of what b has at hand, if it has.
+func (c *call) peek(b *backend, a *answer) (ok bool) {
+	if b.peeker == nil || c.op != OpGet {
+		return false
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			ok, a.err = true, panicked(p)
+		}
+	}()
+	a.obj, ok, a.err = b.peeker.Peek(c.key, c.get)
+	return ok
+}
+
 // dispose closes what nobody will read.
 func (a *answer) dispose() {
 	if a.obj == nil {
@@ -95,6 +109,7 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 	started := time.Now()
 	var w *watch
 	switch {
+	case c.peek(b, a):
 	case b.waits == WaitsNever, timeout == never:
 		c.on(ctx, b.Store, a)
 	case b.waits == WaitsWithContext:

@@ -9,7 +9,8 @@ import (
 type backend struct {
 	Backend // as configured; Weight is only where it began
 	waits   Waits
-	nested  *Mux // Store, where it is a mux
+	nested  *Mux   // Store, where it is a mux
+	peeker  Peeker // Store, where it is one
 
 	weight  atomic.Int64 // as it stands
 	holds   holds
@@ -24,6 +25,7 @@ type backend struct {
 func newBackend(cfg Backend, timeout time.Duration, now time.Time) *backend {
 	b := &backend{Backend: cfg, waits: WaitsOf(cfg.Store), stats: new(counters)}
 	b.nested, _ = cfg.Store.(*Mux)
+	b.peeker, _ = cfg.Store.(Peeker)
 	switch {
 	case b.nested != nil:
 		b.waits = WaitsWithContext // whatever becomes of its backends

@@ -84,7 +84,7 @@ type stream struct {
 }
 
 func newStream(b *backend, w *watch, body io.ReadCloser) stream {
-	return stream{from: b, body: body, watch: w, guarded: b.waits == WaitsUnbounded && BodyFile(body) == nil}
+	return stream{from: b, body: body, watch: w, guarded: w != nil && b.waits == WaitsUnbounded && BodyFile(body) == nil}
 }
 
 // readsAhead tells whether the beginning of the body belongs to b's answer: where reading means waiting for a peer. A
@@ -206,8 +206,7 @@ func newSource(b *backend, opened stream, cancel context.CancelFunc) source {
 
 // writerTo is the source's own way to write itself, where that beats a copy: bytes in memory, and files.
 func (s *source) writerTo() (io.WriterTo, bool) {
-	nested := s.backend.nested != nil && s.backend.Timeout == never // watches itself
-	if s.err != nil || s.backend.waits != WaitsNever && !nested && BodyFile(s.body) == nil {
+	if s.err != nil || s.watch != nil && BodyFile(s.body) == nil {
 		return nil, false
 	}
 	wt, ok := s.body.(io.WriterTo)

@@ -286,6 +286,12 @@ type (
 		Probe(ctx context.Context) error
 	}
 
+	// Peeker is a store that can answer some reads without waiting for anything, as from a cache. A mux peeks before it gets: ok tells
+	// whether that is the answer. The body must not wait either.
+	Peeker interface {
+		Peek(key string, opts GetOptions) (obj *Object, ok bool, err error)
+	}
+
 	// FileBody is a body whose bytes are those of a file from its current position on, for zero-copy. The file
 	// stays the body's: whoever takes it must not close it, and must not read past Object.Length.
 	FileBody interface{ File() *os.File }

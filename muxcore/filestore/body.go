@@ -32,7 +32,8 @@ type body struct {
 	f             *os.File
 	is            state // when it was opened
 	start, length int64
-	at            int64 // within the part
+	at            int64   // within the part
+	kept          *cached // what becomes of it if it is read at once; nil: nothing
 	closed        atomic.Bool
 }
 
@@ -57,6 +58,12 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.f.Read(p)
 	if changed := b.changed(); changed != nil {
 		return 0, changed
+	}
+	if b.kept != nil {
+		if err == nil && b.at == 0 && int64(n) == b.length {
+			b.keep(p[:n])
+		}
+		b.kept = nil
 	}
 	b.at += int64(n)
 	if errors.Is(err, io.EOF) {

@@ -36,6 +36,9 @@ type Settings struct {
 	// Default: 0644.
 	Mode fs.FileMode
 
+	// Cache keeps small objects, and may be shared with other stores. Default: none.
+	Cache *Cache
+
 	// Now reads the clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -48,6 +51,7 @@ type Store struct {
 	seen   bool // the root was there; guarded by mu
 	mode   fs.FileMode
 	now    func() time.Time
+	cache  *Cache // nil: none
 
 	buffers sync.Pool // of *[]byte
 	seed    maphash.Seed
@@ -85,7 +89,7 @@ func New(s Settings) (*Store, error) {
 		return nil, fmt.Errorf("filestore: Root: %w", err)
 	}
 	return &Store{
-		path: path, create: s.CreateRoot, mode: s.Mode, now: s.Now, seed: maphash.MakeSeed(), closing: make(chan struct{}),
+		path: path, create: s.CreateRoot, mode: s.Mode, now: s.Now, cache: s.Cache, seed: maphash.MakeSeed(), closing: make(chan struct{}),
 		buffers: sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }},
 	}, nil
 }
@@ -125,6 +129,7 @@ func (s *Store) Close() error {
 	close(s.closing)
 	s.mu.Unlock()
 	s.sweeps.Wait()
+	s.cache.forget(s)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,6 +164,7 @@ type rootDir struct {
 
 // quirks are those of a file system that tests make up.
 type quirks struct {
+	local        bool // it is one of this machine, which is looked up as well
 	noAttributes bool // it has no extended attributes
 	noSync       bool // what is written need not last
 }

@@ -18,7 +18,7 @@ var errNotRegular = errors.New("not a regular file")
 // Get implements muxcore.Store.
 func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {
 	open := &opened{}
-	f, is, err := s.find(ctx, muxcore.OpGet, key, &open.object.Info)
+	f, fi, err := s.find(ctx, muxcore.OpGet, key, &open.object.Info)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,10 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 		_ = f.Close()
 		return nil, fault(muxcore.OpGet, key, err)
 	}
-	open.body = body{store: s, key: key, f: f, is: is, start: open.object.Offset, length: open.object.Length}
+	open.body = body{store: s, key: key, f: f, is: stateOf(fi), start: open.object.Offset, length: open.object.Length}
+	if info := &open.object.Info; open.body.length == info.Size && info.Record == nil && s.cache.wants(place{s, key}, info.Size) {
+		open.body.kept = &cached{place: place{s, key}, file: fi, is: fingerprintOf(f, fi), info: *info}
+	}
 	open.object.Body = &open.body
 	return &open.object, nil
 }
@@ -56,31 +59,31 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 }
 
 // find opens the object and fills in info. That there is none is only said of a root that is still the root.
-func (s *Store) find(ctx context.Context, op muxcore.Op, key string, info *muxcore.Info) (*os.File, state, error) {
+func (s *Store) find(ctx context.Context, op muxcore.Op, key string, info *muxcore.Info) (*os.File, fs.FileInfo, error) {
 	if err := checkCall(ctx, op, key); err != nil {
-		return nil, state{}, err
+		return nil, nil, err
 	}
 	for retried := false; ; retried = true {
 		d, err := s.acquire()
 		if err != nil {
-			return nil, state{}, fault(op, key, err)
+			return nil, nil, fault(op, key, err)
 		}
-		f, is, _, err := d.open(key, info)
+		f, fi, _, err := d.open(key, info)
 		if err == nil {
 			s.release(d)
-			return f, is, nil
+			return f, fi, nil
 		}
 		if !d.noObject(err) && !errors.Is(err, errNotRegular) {
 			s.release(d)
-			return nil, state{}, fault(op, key, err)
+			return nil, nil, fault(op, key, err)
 		}
 		rootErr := s.current(d)
 		s.release(d)
 		if rootErr == nil {
-			return nil, state{}, absent(op, key, err)
+			return nil, nil, absent(op, key, err)
 		}
 		if retried || !errors.Is(rootErr, errRootChanged) {
-			return nil, state{}, fault(op, key, rootErr)
+			return nil, nil, fault(op, key, rootErr)
 		}
 	}
 }
@@ -98,12 +101,12 @@ func checkCall(ctx context.Context, op muxcore.Op, key string) error {
 
 // open opens the object at key and describes it: one open, one fstat, one fgetxattr. side tells whether its metadata
 // lies in a side file.
-func (d *rootDir) open(key string, info *muxcore.Info) (f *os.File, is state, side bool, err error) {
+func (d *rootDir) open(key string, info *muxcore.Info) (f *os.File, fi fs.FileInfo, side bool, err error) {
 	f, err = d.OpenFile(key, os.O_RDONLY|openFlags, 0)
 	if err != nil {
-		return nil, is, false, err
+		return nil, nil, false, err
 	}
-	fi, err := f.Stat()
+	fi, err = f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
 		err = &fs.PathError{Op: "open", Path: key, Err: errNotRegular}
 	}
@@ -112,9 +115,9 @@ func (d *rootDir) open(key string, info *muxcore.Info) (f *os.File, is state, si
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, is, false, err
+		return nil, nil, false, err
 	}
-	return f, stateOf(fi), side, nil
+	return f, fi, side, nil
 }
 
 // describe fills in info: what a Put stored of exactly this file, else what can be seen of it.

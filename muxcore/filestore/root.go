@@ -86,6 +86,7 @@ func (s *Store) check() error {
 		return rootError(err)
 	}
 	d.quirks, d.store = s.quirks, s
+	d.local = d.local || isLocal(s.path)
 	s.dir = d
 	return nil
 }

@@ -25,6 +25,13 @@ func inode(_ *os.File, fi fs.FileInfo) uint64 {
 	return 0
 }
 
+// sameDevice tells whether two files are in one file system.
+func sameDevice(a, b fs.FileInfo) bool {
+	x, ok := a.Sys().(*syscall.Stat_t)
+	y, too := b.Sys().(*syscall.Stat_t)
+	return ok && too && x.Dev == y.Dev
+}
+
 // links is how many names a file has.
 func links(fi fs.FileInfo) uint64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {

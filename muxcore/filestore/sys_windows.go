@@ -26,6 +26,9 @@ func inode(f *os.File, _ fs.FileInfo) uint64 {
 	return uint64(info.FileIndexHigh)<<32 | uint64(info.FileIndexLow)
 }
 
+// sameDevice is not known here.
+func sameDevice(_, _ fs.FileInfo) bool { return false }
+
 // links is how many names a file has.
 func links(fs.FileInfo) uint64 { return 1 }
 
