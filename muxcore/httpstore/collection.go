@@ -92,6 +92,24 @@ func (s *Store) move(ctx context.Context, from, to string) bool {
 	return resp.StatusCode == http.StatusCreated || resp.StatusCode == http.StatusNoContent
 }
 
+// lacksBase tells whether a WebDAV origin refused a PUT because it has no collection at the base URL.
+func (s *Store) lacksBase(ctx context.Context, key string, status int) bool {
+	switch status {
+	case http.StatusConflict, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusInternalServerError:
+	default:
+		return false
+	}
+	if dav, err := s.isDAV(ctx, muxcore.OpPut, key); err != nil || !dav {
+		return false
+	}
+	found, err := s.propfind(ctx, muxcore.OpPut, key, "", "0")
+	if err != nil {
+		return isGone(err) || statusOf(err) == http.StatusConflict
+	}
+	found.close()
+	return false
+}
+
 // conflicts tells whether the origin refused a PUT because key is a collection, or is below an object.
 func (s *Store) conflicts(ctx context.Context, key string, status int) bool {
 	switch status {

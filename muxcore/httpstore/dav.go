@@ -100,7 +100,11 @@ func (s *Store) makeCollection(ctx context.Context, key, dir string) (made bool,
 		if status, err = s.mkcol(ctx, key, dir); err != nil {
 			return false, err
 		}
-		if status == http.StatusConflict {
+		switch {
+		case status != http.StatusConflict:
+		case s.lacksBase(ctx, key, status):
+			return false, baseless(muxcore.OpPut, key)
+		default:
 			return false, &muxcore.Error{Code: muxcore.CodeKeyConflict, Op: muxcore.OpPut, Key: key, Status: status}
 		}
 	}

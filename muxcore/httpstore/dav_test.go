@@ -334,7 +334,7 @@ func TestAnOriginThatCannotListIsNotAskedAgainForAWhile(t *testing.T) {
 				t.Errorf("List with PROPFIND answered by %d = %v, want UNSUPPORTED", status, err)
 			}
 		}
-		if asked.count() > 2 || muxcore.CapabilitiesOf(s).List {
+		if asked.count() > 3 || muxcore.CapabilitiesOf(s).List {
 			t.Errorf("after %d requests answered by %d, Capabilities: List = %t", asked.count(), status, muxcore.CapabilitiesOf(s).List)
 		}
 		now = now.Add(time.Hour)
@@ -397,4 +397,36 @@ func TestAStalledListLetsGoWhenTheContextEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A WebDAV origin whose base collection is missing, as after a mount that failed, fails: it neither is one that cannot list, nor are
+// keys in conflict. Once the base is there, all is well at once.
+func TestAMissingBaseIsAFailure(t *testing.T) {
+	dav := newDAV()
+	s := open(t, httpstore.Settings{BaseURL: serve(t, dav) + "/no/base"})
+	for range 2 {
+		for _, prefix := range []string{"", "d/"} {
+			if _, err := list(t, s, muxcore.ListOptions{Prefix: prefix}); muxcore.CodeOf(err) != muxcore.CodeUnavailable || !strings.Contains(err.Error(), "base URL") {
+				t.Errorf("List(%q) = %v, want UNAVAILABLE", prefix, err)
+			}
+		}
+		for _, key := range []string{"k", "d/k", "d/e/k"} {
+			_, err := s.Put(t.Context(), key, strings.NewReader("x"), 1, muxcore.PutOptions{})
+			if muxcore.CodeOf(err) != muxcore.CodeUnavailable || muxcore.Classify(t.Context(), err) != muxcore.ClassTransient {
+				t.Errorf("Put(%q) = %v, of class %s, want UNAVAILABLE and transient", key, err, muxcore.Classify(t.Context(), err))
+			}
+		}
+		if !s.Capabilities().List {
+			t.Error("it is taken for an origin that cannot list")
+		}
+	}
+	for _, dir := range []string{"/no", "/no/base"} {
+		if err := dav.dav.FileSystem.Mkdir(t.Context(), dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, s, "k", "d/e/k")
+	if keys, err := list(t, s, muxcore.ListOptions{}); err != nil || !slices.Equal(keys, []string{"d/e/k", "k"}) {
+		t.Errorf("List = %q, %v", keys, err)
+	}
 }

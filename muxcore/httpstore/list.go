@@ -1,6 +1,7 @@
 package httpstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,10 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
-var errNoList = errors.New("the origin does not answer PROPFIND")
+var (
+	errNoList = errors.New("the origin does not answer PROPFIND")
+	errNoBase = errors.New("the collection of the base URL is not there")
+)
 
 // List implements muxcore.Store by walking the collections of a WebDAV origin. Of any other it is CodeUnsupported, which
 // is remembered for some time.
@@ -50,7 +54,7 @@ func (s *Store) walk(ctx context.Context, w *wire.Walk) error {
 		members, err = nil, s.canList(ctx) // then it is only that collection which is not there
 	}
 	if err != nil {
-		return s.listRefused(dir, err)
+		return s.listRefused(ctx, dir, err)
 	}
 	s.lists.set(true, s.now())
 	return w.Visit(ctx, dir, members)
@@ -68,15 +72,26 @@ func (s *Store) canList(ctx context.Context) error {
 	return err
 }
 
-// listRefused is the error of an origin that did not list its base or a collection; remembered if it cannot at all.
-func (s *Store) listRefused(dir string, err error) error {
+// listRefused is the error of an origin that did not list its base or a collection; remembered if it cannot at all. A WebDAV origin
+// whose base is not there, as after a mount that failed, can and does not: others may not take that for an empty list.
+func (s *Store) listRefused(ctx context.Context, dir string, err error) error {
 	status := statusOf(err)
 	switch {
-	case isGone(err), status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented, status > 0 && status < 300:
-		s.lists.set(false, s.now())
-		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: dir, Status: status, Err: errNoList}
+	case isGone(err):
+		if dav, ask := s.isDAV(ctx, muxcore.OpList, dir); dav || ask != nil {
+			return cmp.Or(ask, baseless(muxcore.OpList, dir))
+		}
+	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented, status > 0 && status < 300:
+	default:
+		return err
 	}
-	return err
+	s.lists.set(false, s.now())
+	return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: dir, Status: status, Err: errNoList}
+}
+
+// baseless is the error of an origin on which the collection of the base URL is missing. Nobody makes that one.
+func baseless(op muxcore.Op, key string) error {
+	return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: op, Key: key, Err: errNoBase}
 }
 
 // statusOf is the status with which an origin answered, 0 where it did not.

@@ -131,6 +131,8 @@ func (s *Store) writeRefused(ctx context.Context, op muxcore.Op, key string, res
 		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Status: status, Err: sentElsewhere(resp)}
 	case status < 300:
 		return lied(op, key, resp, "that is no answer to a write")
+	case op == muxcore.OpPut && s.lacksBase(ctx, key, status):
+		return baseless(op, key)
 	case op == muxcore.OpPut && status != http.StatusConflict && s.conflicts(ctx, key, status):
 		return &muxcore.Error{Code: muxcore.CodeKeyConflict, Op: op, Key: key, Status: status}
 	}
