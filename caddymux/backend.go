@@ -49,6 +49,10 @@ type (
 	// evaluate to nothing are load errors.
 	Credentialed interface{ Credentials() []string }
 
+	// Addressed is a type some of whose JSON keys say where its requests go. A placeholder in their values that evaluates to nothing is a
+	// load error as well: credentials and objects would go to whoever is the default.
+	Addressed interface{ Addresses() []string }
+
 	// Rooted is a type whose objects are the files below a folder. The Caddyfile is hidden there.
 	Rooted interface{ FileRoot() string }
 

@@ -86,11 +86,11 @@ func (b *BunnyBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := ParseOptions(d, sharedWords("bunny"),
 		Option{Word: "region", Parse: TextOption(&b.Region)},
 		Option{Word: "access_key", Parse: TextOption(&b.AccessKey)},
-		Option{Word: "pull_zone", Parse: TextOption(&b.PullZone)},
+		Option{Word: "pull_zone", Parse: addressOption(&b.PullZone)},
 		Option{Word: "api_key", Parse: TextOption(&b.APIKey)},
 		Option{Word: "prefix", Parse: TextOption(&b.Prefix)},
-		Option{Word: "endpoint", Parse: TextOption(&b.Endpoint)},
-		Option{Word: "api_endpoint", Parse: TextOption(&b.APIEndpoint)},
+		Option{Word: "endpoint", Parse: addressOption(&b.Endpoint)},
+		Option{Word: "api_endpoint", Parse: addressOption(&b.APIEndpoint)},
 		Option{Word: "verify_writes", Parse: FlagOption(&b.VerifyWrites)},
 		Option{Word: "purge_on_write", Parse: FlagOption(&b.PurgeOnWrite)},
 	); err != nil {
@@ -102,6 +102,9 @@ func (b *BunnyBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Place implements [Placed].
 func (b *BunnyBackend) Place() string { return b.Zone }
 
+// Addresses implements [Addressed].
+func (*BunnyBackend) Addresses() []string { return []string{"pull_zone", "endpoint", "api_endpoint"} }
+
 // Credentials implements [Credentialed].
 func (*BunnyBackend) Credentials() []string { return []string{"access_key", "api_key"} }
 
@@ -109,6 +112,7 @@ func (*BunnyBackend) Credentials() []string { return []string{"access_key", "api
 var (
 	_ BackendType           = (*BunnyBackend)(nil)
 	_ Placed                = (*BunnyBackend)(nil)
+	_ Addressed             = (*BunnyBackend)(nil)
 	_ Credentialed          = (*BunnyBackend)(nil)
 	_ caddy.Validator       = (*BunnyBackend)(nil)
 	_ caddyfile.Unmarshaler = (*BunnyBackend)(nil)

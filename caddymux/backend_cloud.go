@@ -24,6 +24,20 @@ func cdnOption(cdn *bool, ttl *caddy.Duration) func(*caddyfile.Dispenser) error 
 	}
 }
 
+// addressOption takes an address, which cannot be empty, as a quoted {$VARIABLE} is that is not set.
+func addressOption(into *string) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		option := d.Val()
+		if err := TextOption(into)(d); err != nil {
+			return err
+		}
+		if *into == "" {
+			return d.Errf("%s: must not be empty", option)
+		}
+		return nil
+	}
+}
+
 // onlyArgument reads the one argument of a backend's type.
 func onlyArgument(d *caddyfile.Dispenser, kind, name string, into *string) error {
 	d.Next()

@@ -85,7 +85,7 @@ func (b *RackspaceBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		Option{Word: "prefix", Parse: TextOption(&b.Prefix)},
 		Option{Word: "cdn", Parse: cdnOption(&b.CDN, &b.CDNTTL)},
 		Option{Word: "purge_on_write", Parse: FlagOption(&b.PurgeOnWrite)},
-		Option{Word: "auth_url", Parse: TextOption(&b.AuthURL)},
+		Option{Word: "auth_url", Parse: addressOption(&b.AuthURL)},
 	); err != nil {
 		return err
 	}
@@ -95,6 +95,9 @@ func (b *RackspaceBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Place implements [Placed].
 func (b *RackspaceBackend) Place() string { return b.Container }
 
+// Addresses implements [Addressed].
+func (*RackspaceBackend) Addresses() []string { return []string{"auth_url"} }
+
 // Credentials implements [Credentialed].
 func (*RackspaceBackend) Credentials() []string { return []string{"user", "key"} }
 
@@ -102,6 +105,7 @@ func (*RackspaceBackend) Credentials() []string { return []string{"user", "key"}
 var (
 	_ BackendType           = (*RackspaceBackend)(nil)
 	_ Placed                = (*RackspaceBackend)(nil)
+	_ Addressed             = (*RackspaceBackend)(nil)
 	_ Credentialed          = (*RackspaceBackend)(nil)
 	_ caddy.Validator       = (*RackspaceBackend)(nil)
 	_ caddyfile.Unmarshaler = (*RackspaceBackend)(nil)

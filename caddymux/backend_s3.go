@@ -91,7 +91,7 @@ func (b *S3Backend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if err := ParseOptions(d, sharedWords("s3"),
-		Option{Word: "endpoint", Parse: TextOption(&b.Endpoint)},
+		Option{Word: "endpoint", Parse: addressOption(&b.Endpoint)},
 		Option{Word: "region", Parse: TextOption(&b.Region)},
 		Option{Word: "access_key", Parse: TextOption(&b.AccessKey)},
 		Option{Word: "secret_key", Parse: TextOption(&b.SecretKey)},
@@ -156,6 +156,8 @@ func (b *S3Backend) UnmarshalLocation(location string) error {
 			if err := b.setPathStyle(value[0]); err != nil {
 				return err
 			}
+		case into[name] != nil && value[0] == "":
+			return fmt.Errorf("s3: %s: must not be empty in the location", name)
 		case into[name] != nil:
 			*into[name] = value[0]
 		case slices.Contains(b.Credentials(), name):
@@ -183,6 +185,9 @@ func (b *S3Backend) Place() string {
 	return place
 }
 
+// Addresses implements [Addressed].
+func (*S3Backend) Addresses() []string { return []string{"endpoint"} }
+
 // Credentials implements [Credentialed].
 func (*S3Backend) Credentials() []string {
 	return []string{"access_key", "secret_key", "session_token"}
@@ -202,6 +207,7 @@ var (
 	_ FileReader            = (*S3Backend)(nil)
 	_ Locator               = (*S3Backend)(nil)
 	_ Placed                = (*S3Backend)(nil)
+	_ Addressed             = (*S3Backend)(nil)
 	_ Credentialed          = (*S3Backend)(nil)
 	_ caddy.Validator       = (*S3Backend)(nil)
 	_ caddyfile.Unmarshaler = (*S3Backend)(nil)

@@ -89,7 +89,7 @@ func (b *SwiftBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if err := ParseOptions(d, sharedWords("swift"),
-		Option{Word: "auth_url", Parse: TextOption(&b.AuthURL)},
+		Option{Word: "auth_url", Parse: addressOption(&b.AuthURL)},
 		Option{Word: "user", Parse: TextOption(&b.User)},
 		Option{Word: "key", Parse: TextOption(&b.Key)},
 		Option{Word: "tenant", Parse: TextOption(&b.Tenant)},
@@ -107,6 +107,9 @@ func (b *SwiftBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Place implements [Placed].
 func (b *SwiftBackend) Place() string { return b.Container }
 
+// Addresses implements [Addressed].
+func (*SwiftBackend) Addresses() []string { return []string{"auth_url"} }
+
 // Credentials implements [Credentialed].
 func (*SwiftBackend) Credentials() []string { return []string{"user", "key"} }
 
@@ -114,6 +117,7 @@ func (*SwiftBackend) Credentials() []string { return []string{"user", "key"} }
 var (
 	_ BackendType           = (*SwiftBackend)(nil)
 	_ Placed                = (*SwiftBackend)(nil)
+	_ Addressed             = (*SwiftBackend)(nil)
 	_ Credentialed          = (*SwiftBackend)(nil)
 	_ caddy.Validator       = (*SwiftBackend)(nil)
 	_ caddyfile.Unmarshaler = (*SwiftBackend)(nil)

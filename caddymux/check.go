@@ -129,5 +129,5 @@ func hasPlaceholder(s string) bool {
 	return open >= 0 && strings.IndexByte(s[open:], '}') > 0
 }
 
-// errEmptyPlaceholder is why a placeholder in a credential, or in a prefix, is refused.
+// errEmptyPlaceholder is why a placeholder in a credential, in an address, or in a prefix, is refused.
 var errEmptyPlaceholder = errors.New("placeholder evaluates to nothing")

@@ -157,7 +157,7 @@ func (r resolver) backend(raw json.RawMessage, depth int) (one member, err error
 	if err != nil {
 		return one, err
 	}
-	if err := replaceFields(r.repl, own, credentialsOf(kind)); err != nil {
+	if err := replaceFields(r.repl, own, append(credentialsOf(kind), addressesOf(kind)...)); err != nil {
 		return one, err
 	}
 	config, err := json.Marshal(own)
@@ -277,11 +277,11 @@ func (b *branch) hash() string {
 	return string(sum[:])
 }
 
-// replaceFields replaces the placeholders in all strings of a JSON object.
-func replaceFields(repl *caddy.Replacer, fields map[string]json.RawMessage, credentials []string) error {
-	secret := make(map[string]bool)
-	for _, name := range credentials {
-		secret[name] = true
+// replaceFields replaces the placeholders in all strings of a JSON object; in the needed ones none may evaluate to nothing.
+func replaceFields(repl *caddy.Replacer, fields map[string]json.RawMessage, needed []string) error {
+	needs := make(map[string]bool)
+	for _, name := range needed {
+		needs[name] = true
 	}
 	for name, raw := range fields {
 		dec := json.NewDecoder(bytes.NewReader(raw))
@@ -290,7 +290,7 @@ func replaceFields(repl *caddy.Replacer, fields map[string]json.RawMessage, cred
 		if err := dec.Decode(&value); err != nil {
 			return fieldError{name, err}
 		}
-		value, err := replaceValue(repl, name, value, secret[name])
+		value, err := replaceValue(repl, name, value, needs[name])
 		if err != nil {
 			return err
 		}
@@ -301,20 +301,20 @@ func replaceFields(repl *caddy.Replacer, fields map[string]json.RawMessage, cred
 	return nil
 }
 
-func replaceValue(repl *caddy.Replacer, path string, value any, secret bool) (any, error) {
+func replaceValue(repl *caddy.Replacer, path string, value any, needed bool) (any, error) {
 	var err error
 	switch v := value.(type) {
 	case string:
-		return replaceString(repl, path, v, secret)
+		return replaceString(repl, path, v, needed)
 	case []any:
 		for i := range v {
-			if v[i], err = replaceValue(repl, path, v[i], secret); err != nil {
+			if v[i], err = replaceValue(repl, path, v[i], needed); err != nil {
 				return nil, err
 			}
 		}
 	case map[string]any:
 		for key := range v {
-			if v[key], err = replaceValue(repl, path+"."+key, v[key], secret); err != nil {
+			if v[key], err = replaceValue(repl, path+"."+key, v[key], needed); err != nil {
 				return nil, err
 			}
 		}
@@ -323,8 +323,8 @@ func replaceValue(repl *caddy.Replacer, path string, value any, secret bool) (an
 }
 
 // replaceString replaces the placeholders of a string when its config is provisioned. One that is unknown is an error,
-// which names the field and not the value; in a credential also one that evaluates to nothing.
-func replaceString(repl *caddy.Replacer, field, value string, secret bool) (string, error) {
+// which names the field and not the value; in what is needed, as a credential is, also one that evaluates to nothing.
+func replaceString(repl *caddy.Replacer, field, value string, needed bool) (string, error) {
 	if !strings.Contains(value, "{") {
 		return value, nil
 	}
@@ -332,7 +332,7 @@ func replaceString(repl *caddy.Replacer, field, value string, secret bool) (stri
 		if _, known := repl.Get(variable); !known {
 			return nil, fmt.Errorf("unknown placeholder {%s}; those of requests work in prefix, hide and index only", variable)
 		}
-		if secret && caddy.ToString(found) == "" {
+		if needed && caddy.ToString(found) == "" {
 			return nil, fmt.Errorf("{%s}: %w", variable, errEmptyPlaceholder)
 		}
 		return found, nil
@@ -346,6 +346,13 @@ func replaceString(repl *caddy.Replacer, field, value string, secret bool) (stri
 func credentialsOf(kind BackendType) []string {
 	if c, ok := kind.(Credentialed); ok {
 		return c.Credentials()
+	}
+	return nil
+}
+
+func addressesOf(kind BackendType) []string {
+	if a, ok := kind.(Addressed); ok {
+		return a.Addresses()
 	}
 	return nil
 }
