@@ -157,11 +157,15 @@ func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err e
 		}
 		info.Size = r.Size
 	}
-	if validated := info.ETag != "" || !info.ModTime.IsZero(); validated && !a.opts.RangeApplies(&info) {
+	validated := info.ETag != "" || !info.ModTime.IsZero()
+	if validated && !a.opts.RangeApplies(&info) {
 		return true, nil
 	}
 	if info.Size < 0 && !a.again {
 		return true, nil // nothing bears it out: some say so of ranges that they do not understand
+	}
+	if !validated && !a.again && !a.opts.Conditions.Empty() {
+		return true, nil // or whoever has it already would get it again
 	}
 	if offset := a.opts.Range.Offset; info.Size > 0 && offset < info.Size {
 		return false, lied(a.op, a.key, resp, "the range from %d is within the size, %d", offset, info.Size)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/httpstore"
@@ -35,5 +36,31 @@ func TestA416ThatNothingBearsOutIsLookedInto(t *testing.T) {
 	_, _, err = read(t, s, "k", muxcore.GetOptions{Range: muxcore.Range{Offset: 10}})
 	if e, ok := errors.AsType[*muxcore.Error](err); !ok || e.Code != muxcore.CodeRangeNotSatisfiable || e.Info == nil || e.Info.Size != 10 {
 		t.Errorf("Get past the end = %v, want 416 with the size", err)
+	}
+}
+
+// A 416 without validators, as nginx has it, does not say whether the conditions hold: they come first.
+func TestA416WithoutValidatorsLeavesConditionsOpen(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := open(t, httpstore.Settings{BaseURL: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Range") != "" {
+			w.Header().Set("Content-Range", "bytes */0")
+			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			return
+		}
+		w.Header().Set("ETag", `"e"`)
+		w.Header().Set("Last-Modified", at.Format(http.TimeFormat))
+	}))})
+	for want, conds := range map[muxcore.Code][]muxcore.Conditions{
+		muxcore.CodeNotModified:         {{IfModifiedSince: at}, {IfNoneMatch: `"e"`}, {IfNoneMatch: "*"}},
+		muxcore.CodePreconditionFailed:  {{IfMatch: `"other"`}, {IfUnmodifiedSince: at.Add(-time.Hour)}},
+		muxcore.CodeRangeNotSatisfiable: {{}, {IfMatch: `"e"`}, {IfModifiedSince: at.Add(-time.Hour)}, {IfNoneMatch: `"other"`}},
+	} {
+		for _, cond := range conds {
+			_, _, err := read(t, s, "k", muxcore.GetOptions{Range: muxcore.Range{Offset: 2, Length: 4}, Conditions: cond})
+			if muxcore.CodeOf(err) != want {
+				t.Errorf("Get under %+v = %v, want %s", cond, err, want)
+			}
+		}
 	}
 }
