@@ -59,6 +59,7 @@ func TestAShieldOfSwiftBunnyAndDiskKeepsOneIdentity(t *testing.T) {
 	wantStatus(t, "PUT", c.Put("/small", string(small), "Content-Type", "text/x-own", "Cache-Control", "max-age=5", "X-Meta-Who", "me"), http.StatusCreated)
 	put := c.Put("/large", string(large), "Content-Type", "text/x-own")
 	wantStatus(t, "PUT", put, http.StatusCreated)
+	wantStatus(t, "PUT without a type", c.Put("/untyped", "what"), http.StatusCreated)
 	first := c.Get("/small")
 	for _, from := range []string{"swift", "bunny", "disk"} {
 		switch from {
@@ -78,6 +79,9 @@ func TestAShieldOfSwiftBunnyAndDiskKeepsOneIdentity(t *testing.T) {
 			if got, want := r.Header.Get(name), first.Header.Get(name); got != want || want == "" {
 				t.Errorf("%s from %s is %q, from swift %q", name, from, got, want)
 			}
+		}
+		if got, ok := c.Get("/untyped").Header["Content-Type"]; ok {
+			t.Errorf("what was put without a type comes from %s as %q", from, got)
 		}
 		if from != "bunny" { // which does not keep them, as the README says
 			for _, name := range []string{"Cache-Control", "X-Meta-Who", "Last-Modified"} {

@@ -225,6 +225,34 @@ func TestABodyWhoseCodingWouldBeLostIsRefused(t *testing.T) {
 	}
 }
 
+// A zone gives a type to all: what was put without one came back as application/octet-stream, and without one from all other backends of a mux.
+func TestWhatHasNoTypeComesBackWithoutOne(t *testing.T) {
+	z := bunnyfake.New(t, "zone")
+	s := open(t, settings(z, "zone"))
+	for _, row := range []struct{ key, put, want string }{
+		{"noext", "", ""},
+		{"x.unknownext", "", ""},
+		{"octets", "application/octet-stream", "application/octet-stream"},
+		{"others", "binary/octet-stream", "binary/octet-stream"},
+		{"other-type", `application/octet-stream; type="unknown"; x=y`, `application/octet-stream; type="unknown"; x=y`},
+		{"broken", "a; b; c", "a; b; c"},
+	} {
+		put, err := s.Put(t.Context(), row.key, strings.NewReader("x"), 1, muxcore.PutOptions{Attributes: muxcore.Attributes{ContentType: row.put}})
+		if err != nil || put.ContentType != row.want {
+			t.Errorf("Put(%q) as %q = %+v, %v", row.key, row.put, put, err)
+		}
+		info, err := s.Stat(t.Context(), row.key, muxcore.Conditions{})
+		if err != nil || info.ContentType != row.want {
+			t.Errorf("Stat(%q), put as %q, gives %q, %v; want %q", row.key, row.put, info.ContentType, err, row.want)
+		}
+		for e, err := range s.List(t.Context(), muxcore.ListOptions{Prefix: row.key, Details: true}) {
+			if err != nil || e.Info.ContentType != row.want {
+				t.Errorf("List gives %+v, %v; want %q", e, err, row.want)
+			}
+		}
+	}
+}
+
 func TestURLsArePurged(t *testing.T) {
 	z := bunnyfake.New(t, "zone")
 	set := published(z, "zone")

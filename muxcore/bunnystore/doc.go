@@ -19,6 +19,7 @@
 //
 // With a PUT goes the SHA-256, in upper-case hexadecimal, if it is known before the body is sent: it was declared, or the body is small. Bunny then
 // refuses what does not match. A 201 has been seen with nothing stored, at the endpoint of another region; Settings.VerifyWrites looks after every PUT.
+// What is put without a type, and with no extension that names one, is stored as application/octet-stream; type=unknown, and comes back without.
 // A body with a Content-Encoding is refused: without it nobody could read the copy.
 // There are no conditional writes. An object and a folder cannot have one name; a DELETE of a folder would delete all that is in it, so
 // before each the key is looked at.

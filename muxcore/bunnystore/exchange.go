@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"time"
 
@@ -102,6 +103,20 @@ func (d *description) same(other *description) bool {
 	return d.GUID == other.GUID && d.Length == other.Length && d.LastChanged == other.LastChanged && d.Checksum == other.Checksum
 }
 
+// untyped is the type under which an object is stored that was put without one: a zone gives a type to all. The parameter, by which
+// RFC 2046 has the kind of data told, tells it from one that was given.
+const untyped = octets + "; type=unknown"
+
+const octets = "application/octet-stream"
+
+// typeOf is the type that an object was put with.
+func typeOf(stored string) string {
+	if media, params, err := mime.ParseMediaType(stored); err == nil && media == octets && len(params) == 1 && params["type"] == "unknown" {
+		return ""
+	}
+	return stored
+}
+
 // sum is the SHA-256, nil where Bunny has none.
 func (d *description) sum() []byte {
 	sum, err := hex.DecodeString(d.Checksum)
@@ -114,7 +129,7 @@ func (d *description) sum() []byte {
 // info describes the object at key.
 func (d *description) info(key string) muxcore.Info {
 	info := muxcore.Info{Key: key, Size: max(d.Length, -1), ModTime: timeOf(d.LastChanged)}
-	info.ContentType = d.ContentType
+	info.ContentType = typeOf(d.ContentType)
 	wire.Fields(&info.Attributes)
 	if sum := d.sum(); sum != nil {
 		info.ETag, info.Digests.SHA256 = tagOf(sum), sum

@@ -108,7 +108,7 @@ func small(ctx context.Context, described *muxcore.Info, resp *http.Response, op
 	}
 	if sum := sha256.Sum256(body); info.Size != int64(len(body)) || info.Digests.SHA256 != nil && !bytes.Equal(info.Digests.SHA256, sum[:]) {
 		info = muxcore.Info{Key: info.Key, Size: int64(len(body)), ETag: tagOf(sum[:]), Digests: muxcore.Digests{SHA256: sum[:]}}
-		info.ContentType, info.ModTime = wire.First(resp.Header, "Content-Type"), wire.Time(wire.First(resp.Header, "Last-Modified"))
+		info.ContentType, info.ModTime = typeOf(wire.First(resp.Header, "Content-Type")), wire.Time(wire.First(resp.Header, "Last-Modified"))
 	}
 	offset, length, err := opts.Resolve(&info)
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"mime"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -28,12 +30,14 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 		return muxcore.PutResult{}, err
 	}
 	q := s.ask(muxcore.OpPut, http.MethodPut, key)
-	q.header = http.Header{"Content-Type": {"application/octet-stream"}}
+	q.header = http.Header{"Content-Type": {octets}}
 	if opts.ContentType != "" {
 		if !wire.IsFieldValue(opts.ContentType) {
 			return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpPut, Key: key, Err: errors.New("the content type has a character that no header field may have")}
 		}
 		q.header["Override-Content-Type"] = []string{opts.ContentType}
+	} else if mime.TypeByExtension(path.Ext(key)) == "" {
+		q.header["Override-Content-Type"] = []string{untyped}
 	}
 	if opts.ContentEncoding != "" {
 		return muxcore.PutResult{}, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpPut, Key: key, Err: errCoded}
