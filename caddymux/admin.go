@@ -1,13 +1,17 @@
 package caddymux
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/strictjson"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
 
@@ -106,6 +110,22 @@ func noTree(name string) error {
 }
 
 func apiError(status int, err error) error { return caddy.APIError{HTTPStatus: status, Err: err} }
+
+// readJSON decodes the body of a call, one value of that form. An error names the field that is wrong.
+func readJSON(r *http.Request, form string, into any) error {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxAdminBody))
+	switch {
+	case err != nil:
+	case len(bytes.TrimSpace(body)) == 0:
+		err = errors.New("there is none")
+	default:
+		err = strictjson.Decode(body, into)
+	}
+	if err != nil {
+		return fmt.Errorf("the body must be %s: %w", form, err)
+	}
+	return nil
+}
 
 func answerJSON(w http.ResponseWriter, value any) error {
 	w.Header().Set("Content-Type", "application/json")

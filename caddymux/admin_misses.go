@@ -36,10 +36,8 @@ func (a *adminAPI) misses(w http.ResponseWriter, r *http.Request, name string) e
 		return apiError(http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed here", r.Method))
 	}
 	var call missesCall
-	dec := json.NewDecoder(io.LimitReader(r.Body, maxAdminBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&call); err != nil {
-		return apiError(http.StatusBadRequest, fmt.Errorf("the body is what another Caddy hands over: %w", err))
+	if err := readJSON(r, "what another Caddy hands over", &call); err != nil {
+		return apiError(http.StatusBadRequest, err)
 	}
 	if err := muxcore.CheckStoreKey(call.Key); err != nil {
 		return apiError(http.StatusBadRequest, fmt.Errorf("key: %w", err))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -93,6 +92,9 @@ func (a *adminAPI) mutate(w http.ResponseWriter, r *http.Request, name, rest str
 func mutationStatus(err error) int {
 	switch muxcore.CodeOf(err) {
 	case muxcore.CodeBackendNotFound:
+		if _, bad := errors.AsType[backendConfigError](err); bad {
+			return http.StatusBadRequest
+		}
 		return http.StatusNotFound
 	case muxcore.CodeBackendNameConflict, muxcore.CodeWeightedRequiresWeights, muxcore.CodeMirrorOriginRequired:
 		return http.StatusConflict
@@ -110,18 +112,17 @@ func mutationStatus(err error) int {
 }
 
 // readAddition reads the backend in the body. A dotted name adds it to a nested mux.
-func readAddition(m *mutating) (err error) {
-	if m.body, err = io.ReadAll(io.LimitReader(m.r.Body, maxAdminBody)); err != nil {
+func readAddition(m *mutating) error {
+	fields := make(map[string]json.RawMessage)
+	if err := readJSON(m.r, "a backend's JSON config", &fields); err != nil {
 		return err
 	}
-	var head struct {
-		Name string `json:"name"`
+	if err := take(maps.Clone(fields), "name", &m.backend); err != nil {
+		return err
 	}
-	if err := json.Unmarshal(m.body, &head); err != nil {
-		return fmt.Errorf("the body must be a backend's JSON config: %w", err)
-	}
-	m.backend = head.Name
-	return nil
+	var err error
+	m.body, err = json.Marshal(fields)
+	return err
 }
 
 func addBackend(m *mutating, t *tree, backend string) error {
@@ -138,7 +139,7 @@ func addBackend(m *mutating, t *tree, backend string) error {
 	}
 	one, err := makeMember(raw, t, mux, activeApp())
 	if err != nil {
-		return err
+		return backendConfigError{err}
 	}
 	b, err := one.build(t, nil)
 	if err != nil {
@@ -150,6 +151,11 @@ func addBackend(m *mutating, t *tree, backend string) error {
 	}
 	return nil
 }
+
+// backendConfigError is what is wrong with a backend that was to be added. What its config lacks is nothing that the caller has not found.
+type backendConfigError struct{ error }
+
+func (e backendConfigError) Unwrap() error { return e.error }
 
 // letGo gives back the store of a backend that no mux has.
 func letGo(b muxcore.Backend) error {
@@ -240,13 +246,12 @@ func readPatch(m *mutating) error {
 	var patch struct {
 		Weight *int `json:"weight"`
 	}
-	dec := json.NewDecoder(io.LimitReader(m.r.Body, maxAdminBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&patch); err != nil {
-		return fmt.Errorf(`the body must be {"weight": n}: %w`, err)
+	const form = `{"weight": n}`
+	if err := readJSON(m.r, form, &patch); err != nil {
+		return err
 	}
 	if patch.Weight == nil {
-		return errors.New(`the body must be {"weight": n}`)
+		return errors.New("the body must be " + form)
 	}
 	m.weight = *patch.Weight
 	return nil
@@ -258,7 +263,13 @@ func patchBackend(m *mutating, t *tree, backend string) error {
 
 // readTimeout reads how long to wait for what is in flight.
 func readTimeout(m *mutating) (err error) {
-	word := m.r.URL.Query().Get("timeout")
+	params := m.r.URL.Query()
+	for name := range params {
+		if name != "timeout" {
+			return fmt.Errorf("unknown parameter %q, known is timeout", name)
+		}
+	}
+	word := params.Get("timeout")
 	if word == "" {
 		return nil
 	}

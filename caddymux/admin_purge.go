@@ -1,10 +1,8 @@
 package caddymux
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -36,10 +34,8 @@ func (a *adminAPI) purge(w http.ResponseWriter, r *http.Request, name string) er
 	var body struct {
 		Keys []string `json:"keys"`
 	}
-	dec := json.NewDecoder(io.LimitReader(r.Body, maxAdminBody))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&body); err != nil {
-		return apiError(http.StatusBadRequest, fmt.Errorf(`the body must be {"keys": ["key", …]}: %w`, err))
+	if err := readJSON(r, `{"keys": ["key", …]}`, &body); err != nil {
+		return apiError(http.StatusBadRequest, err)
 	}
 	if n := len(body.Keys); n == 0 || n > maxPurge {
 		return apiError(http.StatusBadRequest, fmt.Errorf("keys: must be 1 to %d, got %d", maxPurge, n))

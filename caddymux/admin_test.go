@@ -80,6 +80,7 @@ func TestTheAdminAPIChangesATree(t *testing.T) {
 		{"POST", "/t/backends", `{"name":"c","type":"memory","colour":"red"}`, 400, ""},
 		{"POST", "/t/backends", `{"name":"c d","type":"memory"}`, 400, ""},
 		{"POST", "/t/backends", `{"type":"memory"}`, 400, ""},
+		{"POST", "/t/backends", `{"name":"c","type":"mux"}`, 400, ""},
 		{"POST", "/t/backends", `not json`, 400, ""},
 		{"POST", "/t/backends", ``, 400, ""},
 		{"POST", "/nobody/backends", `{"name":"c","type":"memory"}`, 404, ""},
@@ -111,6 +112,29 @@ func TestTheAdminAPIChangesATree(t *testing.T) {
 	}
 	if got := c.expect(http.StatusOK, "GET", "/k", ""); got.body != "body" {
 		t.Errorf("body = %q", got.body)
+	}
+}
+
+// What is wrong is told by the name that the caller gave it, and not in the words of Go.
+func TestABadCallSaysWhatIsWrong(t *testing.T) {
+	run(t, "storage_mux {\n name t\n backend a memory\n}")
+	for _, row := range []struct{ method, path, body, want string }{
+		{"POST", "/t/backends", "", "there is none"},
+		{"POST", "/t/backends", "[]", "must be an object, got array"},
+		{"POST", "/t/backends", `{"name":1}`, "name: must be a string, got number"},
+		{"POST", "/t/backends", `{"name":"c","type":"memory"} x`, "more than one value"},
+		{"PATCH", "/t/backends/a", "", "there is none"},
+		{"PATCH", "/t/backends/a", `{"weight":"1"}`, "weight: must be a whole number"},
+		{"PATCH", "/t/backends/a", `{"weight":1} x`, "more than one value"},
+		{"POST", "/t/backends/a/drain?timout=1s", "", `unknown parameter "timout"`},
+		{"POST", "/t/purge", `{"keys":"a"}`, "keys: must be a list, got string"},
+		{"POST", "/t/purge", `{"keys":[1]}`, "keys[0]: must be a string, got number"},
+		{"POST", "/t/misses", `{"key":1}`, "key: must be a string, got number"},
+	} {
+		status, why := adminCall(t, row.method, adminPath+row.path, row.body)
+		if status != http.StatusBadRequest || !strings.Contains(why, row.want) || strings.Contains(why, "Go ") {
+			t.Errorf("%s %s %s = %d %s, want 400 and %s", row.method, row.path, row.body, status, why, row.want)
+		}
 	}
 }
 

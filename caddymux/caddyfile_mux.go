@@ -95,7 +95,12 @@ func (p *muxParser) options() []Option {
 		{Word: "on_miss", Parse: enumOption(&m.OnMiss, "stop", "next")},
 		{Word: "partial_writes", Parse: enumOption(&m.PartialWrites, "accept", "fail")},
 		{Word: "write_quorum", Parse: p.quorum},
-		{Word: "journal", Parse: TextOption(&m.Journal)},
+		{Word: "journal", Parse: func(d *caddyfile.Dispenser) error {
+			if err := TextOption(&m.Journal)(d); err != nil {
+				return err
+			}
+			return at(d, checkJournal(m.Journal))
+		}},
 		{Word: "read_repair", Parse: enumOption(&m.ReadRepair, "on", "off")},
 		{Word: "repair_rate", Parse: p.repairRate},
 		{Word: "last_resort", Parse: FlagOption(&m.LastResort)},

@@ -35,8 +35,27 @@ it by the journal of the tree.`,
 			for i := range commands {
 				parent.AddCommand(commands[i].cobra())
 			}
+			parent.SilenceUsage, parent.RunE = true, noCommand
+			parent.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+				if words := cmd.Flags().Args(); cmd == parent && len(words) > 0 {
+					return noCommand(cmd, words) // what is wrong is the word before the flag
+				}
+				return err
+			})
 		},
 	})
+}
+
+// noCommand is for a word that names none: a script that has it wrong must not take help for success.
+func noCommand(parent *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return parent.Help()
+	}
+	var known []string
+	for _, one := range parent.Commands() {
+		known = append(known, one.Name())
+	}
+	return fmt.Errorf("unknown command %q, known are %s", args[0], strings.Join(known, ", "))
 }
 
 // command is one of the commands. A newcomer is one row.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
@@ -205,7 +206,11 @@ func (x *call) interruptible(from io.ReadCloser) io.ReadCloser {
 func (x *call) attributes() (muxcore.Attributes, error) {
 	header := make(http.Header)
 	for flag, field := range map[string]string{"content-type": "Content-Type", "cache-control": "Cache-Control"} {
-		if value := x.flag(flag); value != "" {
+		value := x.flag(flag)
+		if !httpguts.ValidHeaderFieldValue(value) {
+			return muxcore.Attributes{}, fmt.Errorf("--%s: %q cannot be the value of a header", flag, value)
+		}
+		if value != "" {
 			header.Set(field, value)
 		}
 	}
@@ -214,6 +219,12 @@ func (x *call) attributes() (muxcore.Attributes, error) {
 		field := http.CanonicalHeaderKey(metaPrefix + name)
 		if !ok || name == "" {
 			return muxcore.Attributes{}, fmt.Errorf("--meta: must be name=value, got %q", word)
+		}
+		if !httpguts.ValidHeaderFieldName(field) {
+			return muxcore.Attributes{}, fmt.Errorf("--meta: %q cannot be in the name of a header", name)
+		}
+		if !httpguts.ValidHeaderFieldValue(value) {
+			return muxcore.Attributes{}, fmt.Errorf("--meta: %s: %q cannot be the value of a header", name, value)
 		}
 		if _, twice := header[field]; twice {
 			return muxcore.Attributes{}, fmt.Errorf("--meta: %s is given twice", name)

@@ -53,7 +53,18 @@ func giveJournal(dir string) error {
 // journalOff is the word for no journal.
 const journalOff = "off"
 
-var errJournalEmpty = errors.New("journal: must be a directory or off, got nothing")
+var (
+	errJournalEmpty = errors.New("journal: must be a directory or off, got nothing")
+	errJournalOn    = errors.New(`journal: must be a directory or off, got "on"; it is on without the option, and a folder of that name is ./on`)
+)
+
+// checkJournal refuses what is hardly meant to be a folder.
+func checkJournal(dir string) error {
+	if dir == "on" {
+		return errJournalOn
+	}
+	return nil
+}
 
 // placeJournals gives every mux of the tree its part of a journal: of its own directory if it names one, else of that of the mux
 // it is in. scope is the mux's dotted name in the tree.

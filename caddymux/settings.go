@@ -56,6 +56,7 @@ func (m *Mux) checkOptions(set *muxcore.Settings) (err error) {
 		return err
 	}
 	for _, problem := range []error{
+		checkJournal(m.Journal),
 		checkWord("on_miss", m.OnMiss, "stop", "next"), checkWord("partial_writes", m.PartialWrites, "accept", "fail"),
 		checkWord("hash", m.Hash, "modulo", "rendezvous"), checkWord("read_repair", m.ReadRepair, "on", "off"),
 	} {
