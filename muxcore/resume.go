@@ -237,9 +237,23 @@ func (r *body) writeSome(w io.Writer) (int64, error) {
 			return r.writeSource(wt, w)
 		}
 	}
+	if r.end-r.off >= largeSize {
+		buf := larges.Get().(*[largeSize]byte)
+		defer larges.Put(buf)
+		return r.writeBuffer(w, buf[:])
+	}
 	buf := heads.Get().(*[headSize]byte)
 	defer heads.Put(buf)
-	n, err := r.Read(buf[:])
+	return r.writeBuffer(w, buf[:])
+}
+
+// largeSize is how much of a large body is written at a time: calls to the system are what it costs most.
+const largeSize = 128 << 10
+
+var larges = sync.Pool{New: func() any { return new([largeSize]byte) }}
+
+func (r *body) writeBuffer(w io.Writer, buf []byte) (int64, error) {
+	n, err := r.Read(buf)
 	if err != nil {
 		return 0, err
 	}
