@@ -74,13 +74,15 @@ func (m *Mux) deleteOrigin(ctx context.Context, o *operation, origin *backend) (
 
 // deleteIf lets the first writable backend that is up and can write conditionally decide.
 func (m *Mux) deleteIf(ctx context.Context, o *operation) (DeleteResult, error) {
-	o.walk.p = conditional(o.walk.p)
-	o.walk.inOrder = m.set.Mode != StickyByKey
-	m.deciders(o)
-	if len(o.walk.p.members) == 0 {
-		return DeleteResult{}, &Error{Code: CodeUnsupported, Op: OpDelete, Key: o.call.key, Err: errNoConditions}
+	if err := m.askDeciders(o); err != nil {
+		return DeleteResult{}, err
 	}
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
+		if err := m.heldBefore(ctx, o, b); err != nil {
+			m.settle(b, OpDelete, p, ClassAbort, err)
+			m.release(b)
+			return DeleteResult{}, err
+		}
 		class := m.try(ctx, o, b, p)
 		m.release(b)
 		if class == ClassOK {

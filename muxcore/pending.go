@@ -279,19 +279,6 @@ func (m *Mux) lacking(mark *journal.Mark, marked bool, members []*backend) func(
 	}
 }
 
-// deciders leaves those out of the operation's pool that lack the newest state of the key: they must not decide conditions.
-func (m *Mux) deciders(o *operation) {
-	if !m.pending() {
-		return
-	}
-	m.consult(o)
-	if o.stale != nil {
-		fresh := *o.walk.p
-		fresh.stale = nil
-		o.walk.p = &fresh
-	}
-}
-
 // notFound is the answer for a key whose newest state is that it was deleted.
 func (o *operation) notFound() error {
 	return &Error{Code: CodeKeyNotFound, Op: o.call.op, Key: o.call.key}

@@ -18,6 +18,10 @@ func (m *Mux) CheckPut(ctx context.Context, key string, opts PutOptions) error {
 	if b == nil || opts.Conditions.Empty() {
 		return nil
 	}
+	o.call.put = opts
+	if err := m.heldBefore(ctx, o, b); err != nil {
+		return err
+	}
 	p, ok := m.admit(b, OpStat, false)
 	if !ok {
 		return nil

@@ -48,12 +48,9 @@ func (m *Mux) canPut(ctx context.Context, o *operation, opts *PutOptions) error 
 		return &Error{Code: CodeReadOnly, Op: OpPut, Key: o.call.key}
 	}
 	if !opts.Conditions.Empty() {
-		o.walk.p = conditional(o.walk.p)
-		if len(o.walk.p.members) == 0 {
-			return &Error{Code: CodeUnsupported, Op: OpPut, Key: o.call.key, Err: errNoConditions}
+		if err := m.askDeciders(o); err != nil {
+			return err
 		}
-		o.walk.inOrder = m.set.Mode != StickyByKey // there, the key's own backend decides
-		m.deciders(o)
 	}
 	if m.mode.fanout {
 		return m.canFanOut(ctx, o)
@@ -91,27 +88,12 @@ func (m *Mux) canFanOut(ctx context.Context, o *operation) error {
 	return nil
 }
 
-var errNoConditions = errors.New("no backend can write conditionally")
-
 // originReadOnly is the error of a write to a shield whose origin takes none.
 func originReadOnly(o *operation) error {
 	return &Error{Code: CodeReadOnly, Op: o.call.op, Key: o.call.key, Backend: o.view.all[0].Name, Err: errOriginReadOnly}
 }
 
 var errOriginReadOnly = errors.New("the origin of a shield takes no writes")
-
-// conditional is the part of p that can write conditionally.
-func conditional(p *pool) *pool {
-	only := func(all []*backend) (some []*backend) {
-		for _, b := range all {
-			if b.abilities().ConditionalWrite {
-				some = append(some, b)
-			}
-		}
-		return some
-	}
-	return &pool{members: only(p.members), ready: only(p.ready), backups: only(p.backups)}
-}
 
 // putOne puts to one backend, the first that takes it. Another is asked only with the whole body.
 func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResult, error) {
@@ -129,11 +111,20 @@ func (m *Mux) putOne(ctx context.Context, o *operation, load *payload) (PutResul
 	}()
 	for b, p := m.nextReader(ctx, o); b != nil; b, p = m.nextReader(ctx, o) {
 		missed := m.passed(o, b, &t)
-		begin := sync.OnceValue(func() error { return n.begin([]string{b.Name}, missed) })
-		if load.whole && begin() != nil {
-			m.settle(b, OpPut, p, ClassAbort, n.refused)
+		begin := sync.OnceValue(func() error {
+			if err := m.heldBefore(ctx, o, b); err != nil {
+				return err
+			}
+			return n.begin([]string{b.Name}, missed)
+		})
+		first := begin
+		if !load.whole {
+			first = func() error { return m.heldBefore(ctx, o, b) } // what stands against it already need not wait for the body's end
+		}
+		if err := first(); err != nil {
+			m.settle(b, OpPut, p, ClassAbort, err)
 			m.release(b)
-			return PutResult{}, n.refused
+			return PutResult{}, err
 		}
 		load.record(m.set.Spool, o.walk.left() > 0)
 		body := load.attempt()

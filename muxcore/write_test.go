@@ -110,11 +110,11 @@ func TestConditionsGoToWhoCanDecideThem(t *testing.T) {
 	for _, mode := range muxcore.Modes() {
 		for what, write := range map[string]func(m *muxcore.Mux, cond muxcore.Conditions) error{
 			"Put": func(m *muxcore.Mux, cond muxcore.Conditions) error {
-				_, err := m.Put(t.Context(), "k", strings.NewReader("x"), 1, muxcore.PutOptions{Conditions: cond})
+				_, err := m.Put(t.Context(), "there", strings.NewReader("x"), 1, muxcore.PutOptions{Conditions: cond})
 				return err
 			},
 			"Delete": func(m *muxcore.Mux, cond muxcore.Conditions) error {
-				_, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{Conditions: cond})
+				_, err := m.Delete(t.Context(), "there", muxcore.DeleteOptions{Conditions: cond})
 				return err
 			},
 		} {
@@ -123,6 +123,7 @@ func TestConditionsGoToWhoCanDecideThem(t *testing.T) {
 			if mode != muxcore.Shield {
 				backends[0].Store, want = unconditional{hooks[0]}, "b1"
 			}
+			put(t, hooks[int(want[1]-'0')].Store, "there", "x")
 			m := newMux(t, muxcore.Settings{Mode: mode}, backends...)
 			for range 2 {
 				if err := write(m, muxcore.Conditions{IfMatch: `"other"`}); muxcore.CodeOf(err) != muxcore.CodePreconditionFailed || backendOf(err) != want {
