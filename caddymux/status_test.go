@@ -18,7 +18,7 @@ func TestTheStatusPageDrawsTreesAsTrees(t *testing.T) {
 		{Name: "a", Status: muxcore.StatusDown, Reason: "<dial>\nrefused", Since: now.Add(-3 * time.Minute), NextTrialAt: &due, Hits: 1},
 		{Name: "eu", Status: muxcore.StatusUp, Hits: 3, Mux: &muxcore.Stats{Mode: muxcore.Mirror, Backends: []muxcore.BackendStats{
 			{Name: "x", Status: muxcore.StatusDraining, Reason: "draining", Weight: 7, Changed: []muxcore.Change{muxcore.ChangeAdded, muxcore.ChangeWeight, muxcore.ChangeDrained}},
-			{Name: "y", Status: muxcore.StatusUp, WritesDown: true, Reason: "disk full"},
+			{Name: "y", Status: muxcore.StatusUp, WritesDown: true, Reason: "disk full", PendingRepairs: 1, RepairError: "too large"},
 		}}},
 	}, Removed: []string{"us"}}
 	stats.Backends[1].Mux.Removed = []string{"v", "w"}
@@ -31,7 +31,7 @@ func TestTheStatusPageDrawsTreesAsTrees(t *testing.T) {
 		"├─ a |  | down | down | <dial>\nrefused; for 3 min; next trial in 2 s | 25 %",
 		"├─ eu | mirror | up | up |  | 75 %",
 		"│  ├─ x |  | draining | wait | added at run time; weight 7 set at run time | 0 %",
-		"│  ├─ y |  | up, writes down | wait | disk full | 0 %",
+		"│  ├─ y |  | up, writes down | wait | disk full; cannot be given what it missed: too large | 0 %",
 		"│  ├─ v |  | removed | wait | at run time | ",
 		"│  └─ w |  | removed | wait | at run time | ",
 		"└─ us |  | removed | wait | at run time | ",

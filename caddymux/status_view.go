@@ -137,6 +137,9 @@ func whyOf(b *muxcore.BackendStats, now time.Time) string {
 	if b.Reason != "" && b.Reason != "drained" && b.Reason != "draining" {
 		parts = append(parts, b.Reason)
 	}
+	if b.RepairError != "" {
+		parts = append(parts, "cannot be given what it missed: "+b.RepairError)
+	}
 	if !b.Since.IsZero() && b.Status != muxcore.StatusUp {
 		parts = append(parts, "for "+age(now.Sub(b.Since)))
 	}

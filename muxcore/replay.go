@@ -221,6 +221,7 @@ func (r *replayer) report() {
 	for b, told := range r.backlog {
 		if r.m.journal.Count(b.Name) == 0 {
 			delete(r.backlog, b)
+			b.stats.unrepaired.Store(nil)
 			r.m.emit(Event{Kind: EventRepairCompleted, Name: b.Name, Took: r.m.set.Now().Sub(told.since)})
 		}
 	}
@@ -257,8 +258,10 @@ func (r *replayer) key(ctx context.Context, key string) {
 	r.tries[key] = try{t.n + 1, r.m.set.Now().Add(time.Duration(float64(delay) * jitter))}
 }
 
-// tellFailed tells of the first failure on a backend.
+// tellFailed tells of the first failure on a backend; the last one shows in its stats.
 func (r *replayer) tellFailed(b *backend, err error) {
+	why := err.Error()
+	b.stats.unrepaired.Store(&why)
 	r.mu.Lock()
 	told := r.backlog[b]
 	first := told != nil && !told.failed

@@ -55,6 +55,7 @@ type BackendStats struct {
 	NextTrialAt         *time.Time `json:"next_trial_at,omitempty"`
 	InFlightCount       int64      `json:"in_flight_count"`
 	PendingRepairs      int        `json:"pending_repairs"`              // keys of which it lacks the newest state
+	RepairError         string     `json:"repair_error,omitempty"`       // why one of them could last not be given to it
 	FullRepairNeeded    bool       `json:"full_repair_needed,omitempty"` // it lacks more than is remembered, and is to be compared in full
 	Resumes             uint64     `json:"resumes"`                      // bodies of others that were continued here
 	Hedges              uint64     `json:"hedges"`                       // second reads made because this one took its time
@@ -69,6 +70,7 @@ type BackendStats struct {
 type counters struct {
 	hits, misses, errors, timeouts, resumes atomic.Uint64
 	denial                                  atomic.Pointer[string] // why the backend last would not let us; nil since it did
+	unrepaired                              atomic.Pointer[string] // why it last could not be given what it lacks; nil once it lacks nothing
 	hedges, hedgeWins                       atomic.Uint64          // reads besides one that took its time here; those won here
 	typical                                 quantile               // the median of seconds to the answers of reads, for the automatic hedge
 	latency                                 reservoir
@@ -169,6 +171,9 @@ func (m *Mux) Stats() Stats {
 		one := b.statistics()
 		if m.pending() {
 			one.PendingRepairs, one.FullRepairNeeded = m.journal.Count(b.Name), m.journal.Doubtful(b.Name)
+			if why := b.stats.unrepaired.Load(); why != nil && one.PendingRepairs > 0 {
+				one.RepairError = *why
+			}
 		}
 		s.Backends = append(s.Backends, one)
 	}
