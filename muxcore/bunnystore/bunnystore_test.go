@@ -246,7 +246,7 @@ func TestWhatHasNoTypeComesBackWithoutOne(t *testing.T) {
 			t.Errorf("Stat(%q), put as %q, gives %q, %v; want %q", row.key, row.put, info.ContentType, err, row.want)
 		}
 		for e, err := range s.List(t.Context(), muxcore.ListOptions{Prefix: row.key, Details: true}) {
-			if err != nil || e.Info.ContentType != row.want {
+			if err != nil || e.ContentType != row.want {
 				t.Errorf("List gives %+v, %v; want %q", e, err, row.want)
 			}
 		}
