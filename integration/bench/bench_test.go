@@ -5,6 +5,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +37,48 @@ func TestTheLoadCountsAnswersAndNoticesWrongOnes(t *testing.T) {
 	if n, _, err := l.run(); err != nil || n < 2 {
 		t.Errorf("run() = %d, %v", n, err)
 	}
-	l.object.body = []byte("another")
+	l.object.body, l.object.size = []byte("another"), 7
 	if _, _, err := l.run(); err == nil {
 		t.Error("a wrong body went unnoticed")
+	}
+}
+
+func TestThePacedLoadTakesTheTimeOfEachAnswer(t *testing.T) {
+	objects, err := objectsOf([]string{"1KiB"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(objects[0].body) }))
+	defer srv.Close()
+	l := load{addr: srv.Listener.Addr().String(), object: objects[0], conns: 2, span: 100 * time.Millisecond}
+	times, err := l.paced(200)
+	if len(times) != 20 || err != nil || slices.Min(times) <= 0 {
+		t.Errorf("%d answers, want 20 (%v): %v", len(times), err, times)
+	}
+	slices.Sort(times)
+	if got := at(times, 0.99); got != times[19] {
+		t.Errorf("the 99th percentile is %v, want %v", got, times[19])
+	}
+}
+
+func TestObjectsShareAFewFiles(t *testing.T) {
+	dir := t.TempDir()
+	paths, err := fill(dir, object{size: 3}, 2000)
+	if len(paths) != 1000 || err != nil {
+		t.Fatalf("%d paths, %v", len(paths), err)
+	}
+	for _, path := range []string{paths[0], paths[999]} {
+		if fi, err := os.Stat(filepath.Join(dir, path)); err != nil || fi.Size() != 3 {
+			t.Errorf("%s: %v, %v", path, fi, err)
+		}
+	}
+}
+
+func TestNumbersAreShort(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 512: "512", 1000: "1k", 1 << 10: "1Ki", 1_000_000: "1M", 1 << 30: "1024Mi"} {
+		if got := short(n); got != want {
+			t.Errorf("short(%d) = %q, want %q", n, got, want)
+		}
 	}
 }
 

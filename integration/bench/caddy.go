@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +27,7 @@ const (
 // caddy is the running Caddy that is measured.
 type caddy struct {
 	dir   string
+	sites []site
 	admin int
 	ports []int
 	cmd   *exec.Cmd
@@ -55,12 +58,12 @@ func binary() (string, error) {
 }
 
 // start starts Caddy, waits for it and gives its sites their objects.
-func start(bin string, objects []object) (*caddy, error) {
+func start(bin string, sites []site, objects []object) (*caddy, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err
 	}
-	c := &caddy{dir: dir, ended: make(chan struct{})}
+	c := &caddy{dir: dir, sites: sites, ended: make(chan struct{})}
 	if err := c.start(bin, objects); err != nil {
 		c.stop()
 		return nil, fmt.Errorf("%w\n%s", err, c.log.String())
@@ -73,12 +76,12 @@ func (c *caddy) start(bin string, objects []object) error {
 		return err
 	}
 	for _, o := range objects {
-		if err := os.WriteFile(filepath.Join(c.dir, "files", o.path()), o.body, 0o600); err != nil {
+		if err := o.store(filepath.Join(c.dir, "files")); err != nil {
 			return err
 		}
 	}
 	config := filepath.Join(c.dir, "Caddyfile")
-	if err := os.WriteFile(config, []byte(caddyfile(objects)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(caddyfile(c.sites, objects)), 0o600); err != nil {
 		return err
 	}
 	if err := c.choosePorts(); err != nil {
@@ -106,7 +109,7 @@ func (c *caddy) start(bin string, objects []object) error {
 
 // choosePorts takes free ports, all held at once so that no two are the same.
 func (c *caddy) choosePorts() error {
-	for range len(allSites()) + 1 {
+	for range len(c.sites) + 1 {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -122,7 +125,7 @@ func (c *caddy) choosePorts() error {
 func (c *caddy) ready() error {
 	deadline := time.After(readyWithin)
 	for {
-		if _, err := c.mallocs(); err == nil {
+		if _, err := c.usage(); err == nil && c.listens() {
 			return nil
 		}
 		select {
@@ -135,9 +138,17 @@ func (c *caddy) ready() error {
 	}
 }
 
+// listens tells whether all sites can be reached.
+func (c *caddy) listens() bool {
+	return !slices.ContainsFunc(c.sites, func(s site) bool {
+		conn, err := net.Dial("tcp", c.addr(s))
+		return err != nil || conn.Close() != nil
+	})
+}
+
 // fill uploads the objects to the sites that hold them in memory.
 func (c *caddy) fill(objects []object) error {
-	for _, s := range allSites() {
+	for _, s := range c.sites {
 		if !strings.Contains(s.config, "writable") {
 			continue
 		}
@@ -161,20 +172,38 @@ func (c *caddy) fill(objects []object) error {
 
 func (c *caddy) addr(s site) string { return fmt.Sprintf("127.0.0.1:%d", c.ports[s.port]) }
 
-// mallocs returns how many objects the process has allocated so far.
-func (c *caddy) mallocs() (float64, error) {
+// usage is what the process has used so far, and holds now.
+type usage struct {
+	mallocs  float64
+	cpu      float64 // seconds
+	heap     float64 // bytes in use
+	resident float64 // bytes
+}
+
+func (c *caddy) usage() (u usage, err error) {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", c.admin))
 	if err != nil {
-		return 0, err
+		return u, err
 	}
 	defer resp.Body.Close()
 	defer func() { _, _ = io.Copy(io.Discard, resp.Body) }()
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), "go_memstats_mallocs_total "); ok {
-			return strconv.ParseFloat(v, 64)
+	wanted := map[string]*float64{
+		"go_memstats_mallocs_total": &u.mallocs, "process_cpu_seconds_total": &u.cpu,
+		"go_memstats_heap_inuse_bytes": &u.heap, "process_resident_memory_bytes": &u.resident,
+	}
+	for lines := bufio.NewScanner(resp.Body); lines.Scan() && len(wanted) > 0; {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if into := wanted[name]; into != nil {
+			if *into, err = strconv.ParseFloat(value, 64); err != nil {
+				return u, err
+			}
+			delete(wanted, name)
 		}
 	}
-	return 0, errors.New("the metrics have no go_memstats_mallocs_total")
+	if len(wanted) > 0 {
+		return u, fmt.Errorf("the metrics lack %v", slices.Sorted(maps.Keys(wanted)))
+	}
+	return u, nil
 }
 
 // stop ends the process and removes its folder.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -60,21 +61,10 @@ func (l load) ask(end time.Time) (int64, error) {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(end.Add(answerWithin))
-	request := l.request()
-	br := bufio.NewReaderSize(conn, 64<<10)
+	requests, br := l.requests(), bufio.NewReaderSize(conn, 64<<10)
 	var n int64
-	for time.Now().Before(end) {
-		if _, err := conn.Write(request); err != nil {
-			return n, err
-		}
-		length, err := readHeader(br)
-		if err != nil {
-			return n, err
-		}
-		if length != len(l.object.body) {
-			return n, fmt.Errorf("an answer of %d bytes, want %d", length, len(l.object.body))
-		}
-		if _, err := br.Discard(length); err != nil {
+	for i := rand.IntN(len(requests)); time.Now().Before(end); i++ {
+		if err := l.one(conn, br, requests[i%len(requests)]); err != nil {
 			return n, err
 		}
 		n++
@@ -82,19 +72,45 @@ func (l load) ask(end time.Time) (int64, error) {
 	return n, nil
 }
 
-func (l load) request() []byte {
-	return []byte("GET " + l.object.path() + " HTTP/1.1\r\nHost: " + l.addr + "\r\n\r\n")
+// one sends a request and takes its answer.
+func (l load) one(conn net.Conn, br *bufio.Reader, request []byte) error {
+	if _, err := conn.Write(request); err != nil {
+		return err
+	}
+	length, err := readHeader(br)
+	if err != nil {
+		return err
+	}
+	if length != l.object.size {
+		return fmt.Errorf("an answer of %d bytes, want %d", length, l.object.size)
+	}
+	_, err = br.Discard(length)
+	return err
+}
+
+func (l load) requests() (all [][]byte) {
+	paths := l.object.paths
+	if len(paths) == 0 {
+		paths = []string{l.object.path()}
+	}
+	for _, path := range paths {
+		all = append(all, []byte("GET "+path+" HTTP/1.1\r\nHost: "+l.addr+"\r\n\r\n"))
+	}
+	return all
 }
 
 // verify makes sure that what is measured is the object.
 func (l load) verify() error {
+	if l.object.body == nil {
+		return nil
+	}
 	conn, err := net.Dial("tcp", l.addr)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(answerWithin))
-	if _, err := conn.Write(l.request()); err != nil {
+	if _, err := conn.Write(l.requests()[0]); err != nil {
 		return err
 	}
 	br := bufio.NewReader(conn)

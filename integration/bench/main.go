@@ -25,6 +25,9 @@ type settings struct {
 	conns  int
 	sizes  []string
 	only   string
+	tail   bool
+	idle   bool
+	growth string
 }
 
 func main() {
@@ -34,6 +37,9 @@ func main() {
 	flag.IntVar(&s.conns, "conns", 16, "how many connections ask at a time")
 	sizes := flag.String("sizes", "1KiB,100KiB,8MiB", "the sizes of the objects, out of these")
 	flag.StringVar(&s.only, "only", "", "measure only the sites whose name contains this")
+	flag.BoolVar(&s.tail, "tail", false, "measure the 99th percentile at half of what the slower one of a pair can serve")
+	flag.BoolVar(&s.idle, "idle", false, "measure the memory of ten trees of ten backends that have nothing to do")
+	flag.StringVar(&s.growth, "growth", "", "measure how cost grows, and draw it in this `folder`")
 	flag.Parse()
 	s.sizes = strings.Split(*sizes, ",")
 	if err := run(s); err != nil {
@@ -56,14 +62,22 @@ func run(s settings) error {
 		return fmt.Errorf("no site's name contains %q", s.only)
 	}
 	bin, err := binary()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case s.growth != "":
+		return growth(bin, s)
+	case s.idle:
+		return idle(bin)
 	}
-	c, err := start(bin, objects)
+	c, err := start(bin, allSites(), objects)
 	if err != nil {
 		return err
 	}
 	defer c.stop()
+	if s.tail {
+		return tails(c, objects[0], s)
+	}
 	_, _ = fmt.Fprintf(os.Stdout, "%s, %d connections, medians of %d rounds of %v\n\n", bin, s.conns, s.rounds, s.span)
 	for _, o := range objects {
 		t := newTable(o)
@@ -90,11 +104,12 @@ func run(s settings) error {
 type measurement struct {
 	perSecond float64
 	allocs    float64 // a request
+	cpu       float64 // µs a request
 }
 
 // measure asks one site for one object for a while.
 func measure(c *caddy, s site, o object, set settings) (measurement, error) {
-	before, err := c.mallocs()
+	before, err := c.usage()
 	if err != nil {
 		return measurement{}, err
 	}
@@ -102,9 +117,10 @@ func measure(c *caddy, s site, o object, set settings) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	after, err := c.mallocs()
+	after, err := c.usage()
 	if err != nil {
 		return measurement{}, err
 	}
-	return measurement{perSecond: float64(n) / took.Seconds(), allocs: (after - before) / float64(n)}, nil
+	per := float64(n)
+	return measurement{perSecond: per / took.Seconds(), allocs: (after.mallocs - before.mallocs) / per, cpu: (after.cpu - before.cpu) / per * 1e6}, nil
 }

@@ -1,18 +1,36 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
 // object is what the sites serve.
 type object struct {
-	name string
-	body []byte
+	name  string
+	size  int
+	body  []byte   // nil: zeros, which are not compared
+	paths []string // to ask for in turns, all of which stand for it; none: its own
 }
 
 func (o object) path() string { return "/" + o.name + ".bin" }
+
+// store puts the object into a folder. Zeros take no room there.
+func (o object) store(dir string) error {
+	path := filepath.Join(dir, o.path())
+	if o.body != nil {
+		return os.WriteFile(path, o.body, 0o600)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(int64(o.size)), f.Close())
+}
 
 // sizes are the objects that can be asked for.
 var sizes = map[string]int{"1KiB": 1 << 10, "100KiB": 100 << 10, "8MiB": 8 << 20}
@@ -31,7 +49,7 @@ func objectsOf(names []string) ([]object, error) {
 		for i := range body {
 			body[i] = byte('a' + letters.IntN(26))
 		}
-		objects = append(objects, object{name: name, body: body})
+		objects = append(objects, object{name: name, size: size, body: body})
 	}
 	return objects, nil
 }
@@ -43,6 +61,8 @@ type site struct {
 	config string
 }
 
+const origins = "\nbackend a http http://127.0.0.1:{$PORT0}\nbackend b http http://127.0.0.1:{$PORT0}\nbackend c http http://127.0.0.1:{$PORT0}\n"
+
 // Our site and Caddy's own that does the same work stand together.
 func allSites() []site {
 	return []site{
@@ -52,7 +72,10 @@ func allSites() []site {
 		{"storage_mux memory", 3, "storage_mux {\nwritable\nbackend m memory\n}"},
 		{"reverse_proxy", 4, "reverse_proxy 127.0.0.1:{$PORT0}"},
 		{"storage_mux http", 5, "storage_mux {\nbackend h http http://127.0.0.1:{$PORT0}\n}"},
-		{"reverse_proxy + relay_breaker", 6, "reverse_proxy 127.0.0.1:{$PORT0} {\nlb_policy relay_breaker\ntransport relay_breaker\n}"},
+		{"mirror of 3 origins", 6, "storage_mux mirror {" + origins + "}"},
+		{"round_robin of 3 with hedge auto", 7, "storage_mux round_robin {\nhedge auto" + origins + "}"},
+		{"failover, the first one dead", 8, "storage_mux failover {\nbackend dead http http://127.0.0.1:1\nbackend h http http://127.0.0.1:{$PORT0}\n}"},
+		{"reverse_proxy + relay_breaker", 9, "reverse_proxy 127.0.0.1:{$PORT0} {\nlb_policy relay_breaker\ntransport relay_breaker\n}"},
 	}
 }
 
@@ -61,10 +84,10 @@ func allSites() []site {
 func (s site) serves(o object) bool { return s.name != "respond" || len(o.body) <= 100<<10 }
 
 // caddyfile returns the config of all sites.
-func caddyfile(objects []object) string {
+func caddyfile(sites []site, objects []object) string {
 	var config strings.Builder
 	config.WriteString("{\n\tadmin 127.0.0.1:{$ADMIN}\n\tpersist_config off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n\tlog {\n\t\tlevel WARN\n\t}\n}\n")
-	for _, s := range allSites() {
+	for _, s := range sites {
 		_, _ = fmt.Fprintf(&config, "http://:{$PORT%d} {\n%s\n", s.port, s.config)
 		for _, o := range objects {
 			if s.name == "respond" && s.serves(o) {

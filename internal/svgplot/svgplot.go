@@ -1,4 +1,4 @@
-// Package svgplot draws lines over time, for reports: a title, two axes, a legend, and no more.
+// Package svgplot draws lines over time or another scale, for reports: a title, two axes, a legend, and no more.
 package svgplot
 
 import (
@@ -18,9 +18,11 @@ type Series struct {
 // Plot is a picture to be.
 type Plot struct {
 	Title string
-	X, Y  string  // what the axes show
-	Step  float64 // of X, between two values
-	Marks []Mark  // of moments
+	X, Y  string   // what the axes show
+	Step  float64  // of X, between two values
+	Ticks []string // what X is at each value, where that is no time and no even step: Step is 1 then
+	Log   bool     // Y goes by powers of ten, and what is not above 0 is left out
+	Marks []Mark   // of moments
 	Lines []Series
 }
 
@@ -45,13 +47,26 @@ func (p *Plot) SVG() []byte {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="%d">`+"\n", width, height, fontSize)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, height)
 	text(&b, left, 20, "start", p.Title)
-	most, span := p.bounds()
-	for i := range 5 {
-		y := float64(i) / 4
-		at := float64(top+innerHeight) - y*innerHeight
-		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/>`+"\n", left, at, width-right)
-		text(&b, left-gap, at+4, "end", number(y*most))
-		text(&b, left+y*innerWidth, height-bottom+18, "middle", number(y*span))
+	least, most, span := p.bounds()
+	y := func(v float64) float64 { return float64(top+innerHeight) - (v-least)/(most-least)*innerHeight }
+	steps := 4.0
+	if p.Log {
+		steps = most - least
+	}
+	for i := 0.0; i <= steps; i++ {
+		v := least + (most-least)*i/steps
+		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/>`+"\n", left, y(v), width-right)
+		label := v
+		if p.Log {
+			label = math.Pow(10, v)
+		}
+		text(&b, left-gap, y(v)+4, "end", number(label))
+		if len(p.Ticks) == 0 {
+			text(&b, left+i/steps*innerWidth, height-bottom+18, "middle", number(i/steps*span))
+		}
+	}
+	for i, tick := range p.Ticks {
+		text(&b, left+float64(i)/span*innerWidth, height-bottom+18, "middle", tick)
 	}
 	text(&b, left+innerWidth/2, height-12, "middle", p.X)
 	text(&b, left, float64(top)-6, "start", p.Y)
@@ -64,7 +79,12 @@ func (p *Plot) SVG() []byte {
 		colour := colours[i%len(colours)]
 		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="1.3" points="`, colour)
 		for n, v := range s.Values {
-			fmt.Fprintf(&b, "%.1f,%.1f ", left+float64(n)*p.Step/span*innerWidth, float64(top+innerHeight)-v/most*innerHeight)
+			if p.Log {
+				v = math.Log10(v)
+			}
+			if !math.IsInf(v, 0) && !math.IsNaN(v) {
+				fmt.Fprintf(&b, "%.1f,%.1f ", left+float64(n)*p.Step/span*innerWidth, y(v))
+			}
 		}
 		b.WriteString("\"/>\n")
 		x := width - right - (len(p.Lines)-i)*legendStep
@@ -75,22 +95,30 @@ func (p *Plot) SVG() []byte {
 	return []byte(b.String())
 }
 
-// bounds are the ends of the axes.
-func (p *Plot) bounds() (most, span float64) {
+// bounds are the ends of the axes; of Y the powers of ten, if it goes by them.
+func (p *Plot) bounds() (least, most, span float64) {
+	least = math.Inf(1)
 	for _, s := range p.Lines {
 		for _, v := range s.Values {
 			most = max(most, v)
+			if v > 0 {
+				least = min(least, v)
+			}
 		}
 		span = max(span, float64(len(s.Values)-1)*p.Step)
-	}
-	if most == 0 {
-		most = 1
 	}
 	if span == 0 {
 		span = 1
 	}
+	if most == 0 {
+		least, most = 1, 1
+	}
+	if p.Log {
+		least = math.Floor(math.Log10(least))
+		return least, max(math.Ceil(math.Log10(most)), least+1), span
+	}
 	scale := math.Pow(10, math.Floor(math.Log10(most)))
-	return math.Ceil(most/scale*2) / 2 * scale, span
+	return 0, math.Ceil(most/scale*2) / 2 * scale, span
 }
 
 func number(v float64) string {
