@@ -85,13 +85,16 @@ type Error struct {
 }
 
 // Error joins what is known, most general first: op, key, backend, code, cause.
-func (e *Error) Error() string {
+func (e *Error) Error() string { return e.text(OpNone, "") }
+
+// text leaves out what the error around this one has said: what was done, and to which key.
+func (e *Error) text(op Op, key string) string {
 	var b strings.Builder
-	if e.Op != OpNone {
+	if e.Op != OpNone && e.Op != op {
 		b.WriteString(e.Op.String())
 		b.WriteByte(' ')
 	}
-	if e.Key != "" {
+	if e.Key != "" && e.Key != key {
 		b.WriteString(strconv.Quote(e.Key))
 		b.WriteByte(' ')
 	}
@@ -106,7 +109,10 @@ func (e *Error) Error() string {
 		b.WriteString(strconv.Itoa(e.Status))
 		b.WriteByte(')')
 	}
-	if e.Err != nil {
+	if inner, ok := e.Err.(*Error); ok && inner != nil { //nolint:errorlint // what is wrapped has a text of its own
+		b.WriteString(": ")
+		b.WriteString(inner.text(e.Op, e.Key))
+	} else if e.Err != nil {
 		b.WriteString(": ")
 		b.WriteString(e.Err.Error())
 	}

@@ -48,6 +48,20 @@ func TestErrorsSayWhatIsKnown(t *testing.T) {
 	}
 }
 
+// What the error around it has said already, an error does not repeat.
+func TestErrorsRepeatNothing(t *testing.T) {
+	inner := &Error{Code: CodeDenied, Op: OpGet, Key: "k", Status: 403, Err: errors.New("why")}
+	for want, outer := range map[string]*Error{
+		`get "k" (backend "b") STORAGE.DENIED: STORAGE.DENIED (status 403): why`: {Code: CodeDenied, Op: OpGet, Key: "k", Backend: "b", Err: inner},
+		`stat "k" STORAGE.DENIED: get STORAGE.DENIED (status 403): why`:          {Code: CodeDenied, Op: OpStat, Key: "k", Err: inner},
+		`get "l" STORAGE.DENIED: "k" STORAGE.DENIED (status 403): why`:           {Code: CodeDenied, Op: OpGet, Key: "l", Err: inner},
+	} {
+		if got := outer.Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestCodeAndInfoComeFromTheChain(t *testing.T) {
 	info := &Info{Key: "k", Size: 7}
 	inner := &Error{Code: CodeNotModified, Info: info}

@@ -344,3 +344,35 @@ func TestWhatAHEADCannotSayAGETDoes(t *testing.T) {
 		t.Errorf("Stat = %v, want %s and why", err, muxcore.CodeDenied)
 	}
 }
+
+// A service that is no S3, or has no such bucket, is a failure that says so, whatever was asked and however little it says itself.
+func TestAServiceThatIsNoneIsNamed(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	s := open(t, s3store.Settings{Bucket: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
+	calls := map[string]func() error{
+		"Get":  func() error { _, err := s.Get(t.Context(), "k", muxcore.GetOptions{}); return err },
+		"Stat": func() error { _, err := s.Stat(t.Context(), "k", muxcore.Conditions{}); return err },
+		"Put": func() error {
+			_, err := s.Put(t.Context(), "k", strings.NewReader("x"), 1, muxcore.PutOptions{})
+			return err
+		},
+		"Put of a large body": func() error {
+			_, err := s.Put(t.Context(), "k", io.LimitReader(strings.NewReader(strings.Repeat("x", 9<<20)), 9<<20), -1, muxcore.PutOptions{})
+			return err
+		},
+		"Delete": func() error { _, err := s.Delete(t.Context(), "k", muxcore.DeleteOptions{}); return err },
+		"List": func() error {
+			for _, err := range s.List(t.Context(), muxcore.ListOptions{}) {
+				return err
+			}
+			return nil
+		},
+	}
+	for name, call := range calls {
+		err := call()
+		if muxcore.Classify(t.Context(), err) != muxcore.ClassTransient || !strings.Contains(err.Error(), `no bucket "bucket" at `+strings.TrimPrefix(server.URL, "http://")) {
+			t.Errorf("%s = %v, want a failure that names bucket and service", name, err)
+		}
+	}
+}

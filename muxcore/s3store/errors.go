@@ -150,7 +150,9 @@ func (s *Store) refused(c *call, r *refusal) error {
 		e.Status = 0 // the bucket is not there
 		if c.key != "" && (c.method == http.MethodGet || c.method == http.MethodHead || c.method == http.MethodDelete) {
 			e.Code, e.Status = muxcore.CodeKeyNotFound, r.status
+			break
 		}
+		e.Err = fmt.Errorf("%w: there is no bucket %q at %s, or what answers there is no S3", r, s.place.bucket, s.place.hostIn(s.region.get()))
 	case http.StatusPreconditionFailed:
 		e.Code = muxcore.CodePreconditionFailed
 	case http.StatusMethodNotAllowed:

@@ -76,14 +76,18 @@ func (s *Store) loginFailed(ctx context.Context, g *guard, err error) error {
 	if known, ok := errors.AsType[*catalogueError](err); ok {
 		return &muxcore.Error{Code: muxcore.CodeUnavailable, Err: known}
 	}
+	at := "the identity service"
+	if u, err := url.Parse(s.set.AuthURL); err == nil {
+		at += " at " + u.Host
+	}
 	switch status := g.status; {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return &muxcore.Error{
 			Code: muxcore.CodeCredentialExpired, Status: status,
-			Err: errors.New("the identity service refuses user and key"),
+			Err: errors.New(at + " refuses user and key"),
 		}
 	case status >= 300:
-		return &muxcore.Error{Code: muxcore.CodeUnavailable, Err: fmt.Errorf("signing in: the identity service answers %d", status)}
+		return &muxcore.Error{Code: muxcore.CodeUnavailable, Err: fmt.Errorf("signing in: %s answers %d: see auth_url", at, status)}
 	case status != 0 && s.set.Region != "":
 		return &muxcore.Error{Code: muxcore.CodeUnavailable, Err: fmt.Errorf("signing in: the catalogue has no object store in region %q", s.set.Region)}
 	case status != 0:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -200,3 +201,16 @@ func TestWhoeverWaitsForATokenMayGiveUp(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An identity service that knows nothing of signing in is named, and so is the option that led there.
+func TestAnIdentityServiceThatIsNoneIsNamed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }))
+	defer server.Close()
+	for _, version := range []string{"/auth/v1.0", "/v2.0", "/v3"} {
+		s := open(t, swiftstore.Settings{Container: "box", AuthURL: server.URL + version, User: "u", Key: "secret", Tenant: map[string]string{"/v2.0": "t", "/v3": "t"}[version]})
+		_, err := s.Stat(t.Context(), "k", muxcore.Conditions{})
+		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(server.URL, "http://")+" answers 405: see auth_url") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Stat where %s is answered by 405 = %v", version, err)
+		}
+	}
+}
