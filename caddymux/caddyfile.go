@@ -84,7 +84,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if h.Use != "" {
 		return at(&h.usePlace, checkAlone(h.Name, &h.Mux))
 	}
-	return at(&start, p.check())
+	return p.check(&start)
 }
 
 // options are the handler's own. A newcomer is one row here, one field in Handler.

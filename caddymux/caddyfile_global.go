@@ -49,7 +49,7 @@ func parseTree(d *caddyfile.Dispenser) (*Mux, error) {
 	if err := ParseOptions(d, nil, p.options()...); err != nil {
 		return nil, err
 	}
-	return p.m, at(&start, p.check())
+	return p.m, p.check(&start)
 }
 
 // declaredTrees is what global options have declared so far.

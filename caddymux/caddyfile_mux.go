@@ -1,6 +1,7 @@
 package caddymux
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -15,6 +16,8 @@ type muxParser struct {
 	depth   int // muxes in the chain, this one included
 	taken   map[string]bool
 	members []*Backend
+
+	quorumPlace caddyfile.Dispenser // where the write quorum stands
 }
 
 func newMuxParser(m *Mux, depth int) *muxParser {
@@ -153,7 +156,7 @@ func (p *muxParser) quorum(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
 		return d.ArgErr()
 	}
-	p.m.WriteQuorum = caddyhttp.WeakString(d.Val())
+	p.m.WriteQuorum, p.quorumPlace = caddyhttp.WeakString(d.Val()), *d
 	if hasPlaceholder(d.Val()) {
 		return nil
 	}
@@ -161,8 +164,8 @@ func (p *muxParser) quorum(d *caddyfile.Dispenser) error {
 	return at(d, err)
 }
 
-// check checks the mux as a whole, as far as its placeholders let it.
-func (p *muxParser) check() error {
+// check checks the mux as a whole, which begins at start, as far as its placeholders let it.
+func (p *muxParser) check(start *caddyfile.Dispenser) error {
 	mode := muxcore.Failover
 	if p.m.Mode != "" {
 		mode = muxcore.Mode(p.m.Mode)
@@ -171,7 +174,11 @@ func (p *muxParser) check() error {
 	if err != nil {
 		quorum = 0 // a placeholder
 	}
-	return checkMembers(mode, quorum, p.members)
+	err = checkMembers(mode, quorum, p.members)
+	if errors.Is(err, errQuorum) {
+		start = &p.quorumPlace
+	}
+	return at(start, err)
 }
 
 // backend parses one backend. Its block holds the options that all types share and those of its type; the module of the
@@ -232,7 +239,7 @@ func (p *muxParser) nested(d *caddyfile.Dispenser) (*Mux, error) {
 	if err := ParseOptions(d, sharedWords(muxType), inner.options()...); err != nil {
 		return nil, err
 	}
-	return inner.m, at(&start, inner.check())
+	return inner.m, inner.check(&start)
 }
 
 // sortOptions parses the options that all types share out of the tokens of a backend, and gives back the others.

@@ -89,6 +89,8 @@ func quorumOf(word string) (muxcore.Quorum, error) {
 	return muxcore.Quorum(n), nil
 }
 
+var errQuorum = errors.New("is more than there are backends")
+
 // checkMembers holds for the backends of a mux as a whole.
 func checkMembers(mode muxcore.Mode, quorum muxcore.Quorum, members []*Backend) error {
 	weighted := func(b *Backend) bool { return b.Weight != nil }
@@ -99,7 +101,7 @@ func checkMembers(mode muxcore.Mode, quorum muxcore.Quorum, members []*Backend) 
 	case len(members) == 0:
 		return coded(muxcore.CodeBackendNotFound, "no backend")
 	case int(quorum) > len(members):
-		return fmt.Errorf("write_quorum: %d is more than there are backends, %d", quorum, len(members))
+		return fmt.Errorf("write_quorum: %d %w, %d", quorum, errQuorum, len(members))
 	case mode == muxcore.Weighted && !slices.ContainsFunc(members, weighted):
 		return coded(muxcore.CodeWeightedRequiresWeights, "weighted, and no backend has a weight")
 	case mode == muxcore.Weighted && !slices.ContainsFunc(members, chosen):

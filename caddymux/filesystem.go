@@ -201,7 +201,7 @@ func parseDoor(d *caddyfile.Dispenser, m *Mux) (use, name string, err error) {
 	if err := ParseOptions(d, nil, append([]Option{named}, p.options()...)...); err != nil {
 		return "", "", err
 	}
-	return "", name, at(&start, p.check())
+	return "", name, p.check(&start)
 }
 
 // opensBlock tells whether a block begins after the token on which d stands.

@@ -2,7 +2,9 @@ package caddymux
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"time"
 
@@ -184,6 +186,30 @@ func writeConditions(h http.Header) muxcore.Conditions {
 		c.IfUnmodifiedSince = httpDate(h.Get("If-Unmodified-Since"))
 	}
 	return c
+}
+
+// checkConditions tells which precondition of a write is malformed. To leave it out would be to write without it.
+func checkConditions(h http.Header) error {
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if list := textproto.TrimString(listField(h, name)); list != "" && list != "*" && !listsTags(list) {
+			return fmt.Errorf("%s: must be * or entity tags in double quotes, got %q", name, list)
+		}
+	}
+	return nil
+}
+
+// listsTags tells whether a list is one of entity tags.
+func listsTags(list string) bool {
+	tags := 0
+	for list = strings.TrimLeft(list, " \t,"); list != ""; list = strings.TrimLeft(list, " \t,") {
+		_, rest, ok := muxcore.CutETag(list)
+		if rest = textproto.TrimString(rest); !ok || rest != "" && rest[0] != ',' {
+			return false
+		}
+		list = rest
+		tags++
+	}
+	return tags > 0
 }
 
 // listField is the value of a field that is a list, however many lines it came in.

@@ -53,6 +53,9 @@ func (x *exchange) put() error {
 	if len(h["Content-Range"]) > 0 {
 		return x.refuse(http.StatusBadRequest, "Content-Range: only whole objects can be put")
 	}
+	if err := checkConditions(h); err != nil {
+		return x.refuse(http.StatusBadRequest, "%w", err)
+	}
 	opts := muxcore.PutOptions{Conditions: writeConditions(h)}
 	if opts.Digests, err = declaredDigests(h); err != nil {
 		return x.refuse(http.StatusBadRequest, "%w", err)
@@ -116,6 +119,9 @@ func (x *exchange) del() error {
 	}
 	if x.hides(key) {
 		return x.missing(key)
+	}
+	if err := checkConditions(x.r.Header); err != nil {
+		return x.refuse(http.StatusBadRequest, "%w", err)
 	}
 	res, err := x.t.store.Delete(x.r.Context(), key, muxcore.DeleteOptions{Conditions: writeConditions(x.r.Header)})
 	if err != nil {

@@ -140,6 +140,27 @@ func TestConditionalWrites(t *testing.T) {
 	c.expect(http.StatusNoContent, "DELETE", "/x", "", "If-Match", "*")
 }
 
+// What is no condition must not be taken for none.
+func TestAMalformedConditionOfAWriteIs400(t *testing.T) {
+	c := run(t, "storage_mux memory: {\n writable\n}")
+	tag := c.expect(http.StatusCreated, "PUT", "/x", "one").header.Get("ETag")
+	for _, field := range []string{"If-Match", "If-None-Match"} {
+		for _, value := range []string{"foo bar", "abc", `"a`, `"a" "b"`, `"a", b`, `*, "a"`, `"a", *`, "**", `w/"a"`, ",", strings.Trim(tag, `"`)} {
+			for _, method := range []string{"PUT", "DELETE"} {
+				c.expect(http.StatusBadRequest, method, "/x", "two", field, value)
+			}
+			if got := c.expect(http.StatusOK, "GET", "/x", ""); got.body != "one" {
+				t.Fatalf("%s: %s: body = %q, want one", field, value, got.body)
+			}
+		}
+	}
+	for _, value := range []string{"", `"a"`, `"a",W/"b"`, `"a" , "b,c"`, `, "a",, "b",`, `W/"a"`} {
+		c.expect(http.StatusNoContent, "PUT", "/x", "two", "If-None-Match", value)
+	}
+	c.expect(http.StatusPreconditionFailed, "PUT", "/x", "two", "If-Match", `"a", W/"b"`)
+	c.expect(http.StatusNoContent, "PUT", "/x", "two", "If-Match", "\t* ")
+}
+
 func TestAShortBodyIs400AndStoresNothing(t *testing.T) {
 	c := run(t, "storage_mux memory: {\n writable\n}")
 	half := strings.Repeat("h", 500)

@@ -1,7 +1,14 @@
 package muxcore_test
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/filestore"
@@ -53,4 +60,46 @@ func TestABackendThatCanNeverHoldAKeyDoesNotEndARead(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A key below an object is a conflict for whoever cannot hold both. One that was down when another took the upload has missed it,
+// says why it cannot be brought, and gets it once the object is gone.
+func TestAKeyBelowAnObjectWaitsForItToGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := folders(t, 1)[0], memory(t)
+		var failed []muxcore.Code
+		set := muxcore.Settings{Journal: newJournal(t).Scope(""), Observe: func(e muxcore.Event) {
+			if e.Kind == muxcore.EventRepairFailed {
+				failed = append(failed, e.Code)
+			}
+		}}
+		m := newMux(t, set, muxcore.Backend{Name: "a", Store: a}, muxcore.Backend{Name: "b", Store: b})
+		put(t, m, "k", "above")
+		if _, err := m.Put(t.Context(), "k/x", strings.NewReader("below"), 5, muxcore.PutOptions{}); !errors.Is(err, muxcore.ErrKeyConflict) {
+			t.Errorf("Put below an object = %v", err)
+		}
+		a.Break(errBroken)
+		if r := put(t, m, "k/x", "below"); r.Via.Backend != "b" || !slices.Equal(r.Missed, []string{"a"}) {
+			t.Errorf("Put = %+v, want it at b, and missed by a", r)
+		}
+		a.Mend()
+		time.Sleep(5 * time.Minute)
+		if diff := cmp.Diff([]int{1, 0}, pendingOf(m)); diff != "" {
+			t.Errorf("pending beside the object (-want +got):\n%s", diff)
+		}
+		wantBody(t, m, "k", "above", "a")
+		wantBody(t, m, "k/x", "below", "b")
+		if _, err := m.Delete(t.Context(), "k", muxcore.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff([]int{0, 0}, pendingOf(m)); diff != "" {
+			t.Errorf("pending once it is gone (-want +got):\n%s", diff)
+		}
+		wantBody(t, a, "k/x", "below", "")
+		if !slices.Equal(failed, []muxcore.Code{muxcore.CodeKeyConflict}) {
+			t.Errorf("failed repairs were told as %q", failed)
+		}
+	})
 }
