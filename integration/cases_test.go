@@ -15,11 +15,11 @@ import (
 	"testing"
 )
 
-// The table of CASES.md and the names of the tests agree: each row has tests, each of them exists, and each that is named
+// The table of docs/cases.md and the names of the tests agree: each row has tests, each of them exists, and each that is named
 // after a row stands in it.
 func TestEveryCaseHasItsTests(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("CASES.md")
+	text, err := os.ReadFile("../docs/cases.md")
 	if err != nil {
 		t.Fatal(err)
 	}
