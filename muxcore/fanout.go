@@ -289,7 +289,9 @@ func (t *tally) inside(b *backend, missed []string) {
 // nobody is the error of a fan-out that no backend has taken: as after a read, that of a refusal if all refused, and of a timeout if
 // what ended last was one.
 func (m *Mux) nobody(ctx context.Context, o *operation, shares []share, t *tally) error {
-	o.lastErr = errors.Join(t.causes...)
+	if o.lastErr = errors.Join(t.causes...); len(t.causes) == 1 {
+		o.lastErr = t.causes[0]
+	}
 	denied := 0
 	for i := range shares {
 		s := &shares[i]
