@@ -191,7 +191,7 @@ func writeConditions(h http.Header) muxcore.Conditions {
 // checkConditions tells which precondition of a write is malformed. To leave it out would be to write without it.
 func checkConditions(h http.Header) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
-		if list := textproto.TrimString(listField(h, name)); list != "" && list != "*" && !listsTags(list) {
+		if list := textproto.TrimString(listField(h, name)); len(h[name]) > 0 && list != "*" && !listsTags(list) {
 			return fmt.Errorf("%s: must be * or entity tags in double quotes, got %q", name, list)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 
 const (
 	// settleTime is how long a Put may take from when it writes the metadata to when the file has its name: it changes the file itself.
+	// When it was done is known of the Puts of this process alone.
 	settleTime = 2 * time.Minute
 
 	// hashAtOnce is the largest file that is read to end a doubt while somebody waits.
@@ -48,8 +49,9 @@ type version struct {
 
 // doubts are those about files of one root, and how they ended.
 type doubts struct {
-	mu    sync.Mutex
-	ended map[version]verdict
+	mu     sync.Mutex
+	ended  map[version]verdict
+	placed map[uint64]placing // by inode
 
 	// Guarded by Store.mu.
 	queue  []string // keys of files to be read
@@ -57,12 +59,37 @@ type doubts struct {
 	busy   bool
 }
 
-// doubtful tells whether the file was changed since the metadata was written, in whatever way.
-func (p fingerprint) doubtful(text string) bool {
+// placing is how we left a file.
+type placing struct {
+	written int64 // what its metadata says of its change time
+	ctime   int64 // what that was in the end
+}
+
+// place notes how we left a file.
+func (d *doubts) place(inode uint64, p placing) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.placed == nil || len(d.placed) >= maxDoubts {
+		d.placed = make(map[uint64]placing)
+	}
+	d.placed[inode] = p
+}
+
+// doubtful tells whether the file was changed since we left it, in whatever way.
+func (d *rootDir) doubtful(is fingerprint, text string) bool {
 	_, line, ok := strings.Cut(text, "\nchanged:")
 	line, _, _ = strings.Cut(line, "\n")
 	at, err := strconv.ParseInt(line, 10, 64)
-	return ok && err == nil && p.ctime != 0 && (p.ctime < at || p.ctime-at > int64(settleTime))
+	if !ok || err != nil || is.ctime == 0 {
+		return false
+	}
+	d.doubts.mu.Lock()
+	left, known := d.doubts.placed[is.inode]
+	d.doubts.mu.Unlock()
+	if known && left.written == at {
+		return is.ctime != left.ctime
+	}
+	return is.ctime < at || is.ctime-at > int64(settleTime)
 }
 
 // judge ends the doubt about an open file, if that takes no long; else the file is read in the background, and until then has no
@@ -146,8 +173,11 @@ func (d *rootDir) settle(f *os.File, is fingerprint, text string) {
 	if more {
 		text += "\n" + after
 	}
-	if now.String() == is.String() {
-		_ = d.setAttribute(f, text)
+	if now.String() != is.String() || d.setAttribute(f, text) != nil {
+		return
+	}
+	if fi, err = f.Stat(); err == nil {
+		d.doubts.place(is.inode, placing{written: now.ctime, ctime: changeTime(fi)})
 	}
 }
 
@@ -212,7 +242,7 @@ func (d *rootDir) reread(key string) {
 	is := fingerprintOf(f, fi)
 	text, side, err := d.loadMeta(key, f, is)
 	info := muxcore.Info{Size: fi.Size()}
-	if err != nil || !parseMeta(string(text), is, &info) || !is.doubtful(string(text)) {
+	if err != nil || !parseMeta(string(text), is, &info) || !d.doubtful(is, string(text)) {
 		return
 	}
 	if sum, _ := recorded(&info); sum != nil && d.doubts.of(version{is.inode, is.ctime}) == unknown {

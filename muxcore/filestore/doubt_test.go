@@ -179,3 +179,38 @@ func TestAStoreThatOnlyReadsSettlesNothing(t *testing.T) {
 		t.Errorf("the metadata was changed by a read: %q, %v", text, err)
 	}
 }
+
+// The same right after the Put, which changes the file itself after it has written what it says of it.
+func TestAChangeRightAfterThePut(t *testing.T) {
+	for _, q := range []quirks{{}, {noAttributes: true}} {
+		root := t.TempDir()
+		s := newStore(t, Settings{Root: root})
+		s.quirks = q
+		sum := sha256.Sum256([]byte("12345"))
+		opts := muxcore.PutOptions{ETag: `"stored"`, Digests: muxcore.Digests{SHA256: sum[:]}}
+		for _, fresh := range []string{"", "*"} {
+			key := "changed" + fresh
+			opts.Conditions.IfNoneMatch = fresh
+			put(t, s, key, "12345", opts)
+			if info := stat(t, s, key); info.ETag != `"stored"` {
+				t.Errorf("%+v: %s = %+v", q, key, info)
+			}
+			<-time.After(20 * time.Millisecond) // a tick of the file system's clock
+			overwrite(t, filepath.Join(root, key), "xxxxx")
+			if info := stat(t, s, key); info.ETagStored || info.ETag == `"stored"` || info.Digests.SHA256 != nil {
+				t.Errorf("%+v: %s with other bytes = %+v", q, key, info)
+			}
+		}
+		opts.Conditions.IfNoneMatch = ""
+		put(t, s, "linked", "12345", opts)
+		<-time.After(20 * time.Millisecond)
+		if err := os.Link(filepath.Join(root, "linked"), filepath.Join(root, "backup")); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if info := becomes(t, s, "linked", func(i muxcore.Info) bool { return i.ETagStored }); info.ETag != `"stored"` {
+				t.Errorf("%+v: linked = %+v", q, info)
+			}
+		}
+	}
+}

@@ -102,6 +102,7 @@ func (t *temp) finish(key string, opts *muxcore.PutOptions, found muxcore.Digest
 		info.ModTime = fi.ModTime()
 	}
 	is := fingerprintOf(t.f, fi)
+	t.is = is
 	if err := t.d.storeMeta(t, key, formatMeta(is, &info), is); err != nil {
 		return info, err
 	}
@@ -186,6 +187,9 @@ func (s *Store) commit(t *temp, key string, cond *muxcore.Conditions) (existed b
 	}
 	if err := t.rename(key, !existed && cond.IfNoneMatch == "*"); err != nil {
 		return false, err
+	}
+	if fi, err := t.f.Stat(); err == nil {
+		t.d.doubts.place(t.is.inode, placing{written: t.is.ctime, ctime: changeTime(fi)})
 	}
 	if old != "" && old != t.side {
 		_ = t.d.Remove(old)

@@ -135,7 +135,7 @@ func (d *rootDir) describe(key string, f *os.File, fi fs.FileInfo, info *muxcore
 	switch {
 	case ok && !ours:
 		record = recordOf(key, was, info, true)
-	case ours && is.doubtful(meta):
+	case ours && d.doubtful(is, meta):
 		switch d.judge(key, f, is, meta, side, info) {
 		case unknown: // it keeps what it says of itself, but is nobody's copy
 			record = recordOf(key, was, info, false)

@@ -34,8 +34,9 @@ type temp struct {
 	mode fs.FileMode
 	made []string // folders in which a folder was made
 
-	side string // its side file, if it has one
-	done bool   // it is the object by now
+	is   fingerprint // as its metadata says
+	side string      // its side file, if it has one
+	done bool        // it is the object by now
 }
 
 // newTemp makes a temporary file beside key, and the folders on the way.
