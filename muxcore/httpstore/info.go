@@ -26,11 +26,11 @@ func infoOf(key string, resp *http.Response, size int64) muxcore.Info {
 	info.ContentLanguage = wire.Joined(h, "Content-Language")
 	info.Expires = wire.First(h, "Expires")
 	for name, values := range h {
-		if strings.HasPrefix(name, metaPrefix) && len(name) > len(metaPrefix) {
+		if user, ok := strings.CutPrefix(name, metaPrefix); ok && wire.IsToken(user) {
 			if info.Metadata == nil {
 				info.Metadata = make(map[string]string)
 			}
-			info.Metadata[strings.ToLower(name[len(metaPrefix):])] = strings.Join(values, ", ")
+			info.Metadata[strings.ToLower(user)] = strings.Join(values, ", ")
 		}
 	}
 	for _, v := range h["Repr-Digest"] {

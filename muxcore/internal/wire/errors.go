@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -60,6 +61,7 @@ func UploaderFault(key string, err error) error {
 
 // blame makes err wrap a context error exactly if ctx is to blame. Dial timeouts and the like match context errors too.
 func blame(ctx context.Context, err error) error {
+	err = unquoted(err)
 	ended := ctx.Err()
 	switch {
 	case ended != nil && errors.Is(err, ended):
@@ -72,6 +74,15 @@ func blame(ctx context.Context, err error) error {
 		return &originError{text: err.Error()}
 	}
 	return err
+}
+
+// unquoted leaves out what net/http repeats of an answer that it could not read: there may be secrets in it.
+func unquoted(err error) error {
+	before, _, found := strings.Cut(err.Error(), "malformed ")
+	if !found || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return errors.New(before + "malformed answer")
 }
 
 // originError is a timeout or cancellation that is the origin's own. It implements net.Error and wraps nothing.
