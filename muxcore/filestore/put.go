@@ -57,10 +57,14 @@ func (s *Store) put(ctx context.Context, d *rootDir, key string, body *muxcore.C
 	return muxcore.PutResult{Info: info, Existed: existed}, err
 }
 
+// writeOutSize is how much of a body is written before the system is told to bring it to the disk.
+const writeOutSize = 8 << 20
+
 // fill writes the body to the temporary file.
 func (s *Store) fill(ctx context.Context, t *temp, body *muxcore.CheckedBody) error {
 	buffer := s.buffer()
 	defer s.buffers.Put(buffer)
+	var written, out int64
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -70,6 +74,10 @@ func (s *Store) fill(ctx context.Context, t *temp, body *muxcore.CheckedBody) er
 			if _, werr := t.f.Write((*buffer)[:n]); werr != nil {
 				return werr
 			}
+		}
+		if written += int64(n); written-out >= writeOutSize && !t.d.noSync {
+			writeOut(t.f, out, written-out)
+			out = written
 		}
 		if errors.Is(err, io.EOF) && body.Complete() {
 			return nil
