@@ -84,13 +84,13 @@ func nameHash(base string) string {
 
 // storeMeta keeps text with the temporary file t, which is to be renamed to key. Where it needs a side file, that lies
 // ready before the rename.
-func (d *rootDir) storeMeta(t *temp, key, text string, is fingerprint) error {
+func (d *rootDir) storeMeta(t *temp, key, text string) error {
 	err := d.setAttribute(t.f, text)
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, errNoAttributes) || hasNoAttributes(err) {
-		return d.writeSide(t, key, text, is)
+		return d.writeSide(t, key, text)
 	}
 	if !hasNoRoom(err) {
 		return err
@@ -98,11 +98,11 @@ func (d *rootDir) storeMeta(t *temp, key, text string, is fingerprint) error {
 	if err := d.setAttribute(t.f, inSide); err != nil {
 		return err
 	}
-	return d.writeSide(t, key, text, is)
+	return d.writeSide(t, key, text)
 }
 
 // writeSide writes the side file whole before it has its name.
-func (d *rootDir) writeSide(t *temp, key, text string, is fingerprint) error {
+func (d *rootDir) writeSide(t *temp, key, text string) error {
 	f, name, err := d.createTemp(t.dir)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (d *rootDir) writeSide(t *temp, key, text string, is fingerprint) error {
 	if err == nil && !d.noSync {
 		err = f.Sync()
 	}
-	side := sideName(key, is.inode)
+	side := sideName(key, t.is.inode)
 	if err == nil {
 		err = d.Rename(name, side) // still open, for the lock
 	}

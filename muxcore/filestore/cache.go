@@ -47,7 +47,6 @@ type place struct {
 type cached struct {
 	place
 	file fs.FileInfo // as it was when it was read
-	is   fingerprint
 	info muxcore.Info
 	data []byte
 }
@@ -175,13 +174,13 @@ func (*keptBody) Close() error { return nil }
 // still tells whether the file is as it was when it was read. A symbolic link never is.
 func (c *cached) still(d *rootDir) bool {
 	fi, err := d.Lstat(c.key)
-	return err == nil && fi.Size() == c.is.size && fi.ModTime().UnixNano() == c.is.mtime && changeTime(fi) == c.is.ctime && os.SameFile(fi, c.file)
+	return err == nil && fi.Size() == c.file.Size() && fi.ModTime().Equal(c.file.ModTime()) && changeTime(fi) == changeTime(c.file) && os.SameFile(fi, c.file)
 }
 
 // keep keeps the body's bytes, all of the object, which are those of the file as it was opened.
 func (b *body) keep(data []byte) {
-	s, changed := b.store, time.Unix(0, b.kept.is.ctime)
-	if b.kept.is.ctime == 0 || s.now().Sub(changed) < steady {
+	s, changed := b.store, changeTime(b.kept.file)
+	if changed == 0 || s.now().Sub(time.Unix(0, changed)) < steady {
 		return
 	}
 	d := s.acquired()
@@ -200,7 +199,7 @@ func (b *body) keep(data []byte) {
 func (s *Store) acquired() *rootDir {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.now(); s.closed || s.dir == nil || now.Sub(s.checked) >= recheckEvery || now.Before(s.checked) {
+	if s.closed || !s.trusted(s.now()) {
 		return nil
 	}
 	s.dir.refs++

@@ -109,9 +109,8 @@ func (t *temp) finish(key string, opts *muxcore.PutOptions, found muxcore.Digest
 	if info.ModTime = opts.ModTime.Round(0); opts.ModTime.IsZero() {
 		info.ModTime = fi.ModTime()
 	}
-	is := fingerprintOf(t.f, fi)
-	t.is = is
-	if err := t.d.storeMeta(t, key, formatMeta(is, &info), is); err != nil {
+	t.is = fingerprintOf(t.f, fi)
+	if err := t.d.storeMeta(t, key, formatMeta(t.is, &info)); err != nil {
 		return info, err
 	}
 	if info.ContentType == "" {

@@ -32,7 +32,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 	}
 	open.body = body{store: s, key: key, f: f, is: stateOf(fi), start: open.object.Offset, length: open.object.Length}
 	if info := &open.object.Info; open.body.length == info.Size && info.Record == nil && s.cache.wants(place{s, key}, info.Size) {
-		open.body.kept = &cached{place: place{s, key}, file: fi, is: fingerprintOf(f, fi), info: *info}
+		open.body.kept = &cached{place: place{s, key}, file: fi, info: *info}
 	}
 	open.object.Body = &open.body
 	return &open.object, nil

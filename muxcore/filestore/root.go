@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
@@ -23,7 +24,7 @@ func (s *Store) acquire() (*rootDir, error) {
 	if s.closed {
 		return nil, rootError(errClosed)
 	}
-	if now := s.now(); s.dir == nil || now.Sub(s.checked) >= recheckEvery || now.Before(s.checked) {
+	if now := s.now(); !s.trusted(now) {
 		if err := s.check(); err != nil {
 			return nil, err
 		}
@@ -31,6 +32,11 @@ func (s *Store) acquire() (*rootDir, error) {
 	}
 	s.dir.refs++
 	return s.dir, nil
+}
+
+// trusted tells whether the root's path need not be looked at. It must be called with s.mu held.
+func (s *Store) trusted(now time.Time) bool {
+	return s.dir != nil && now.Sub(s.checked) < recheckEvery && !now.Before(s.checked)
 }
 
 // acquireToWrite is acquire for a call that changes something: it looks where the root's path leads in any case.
