@@ -172,15 +172,15 @@ func fill(dir string, o object, n int) (paths []string, err error) {
 
 // list is how long a list of the first objects takes, in milliseconds.
 func (g *growing) list(s site) (float64, error) {
-	var rounds []measurement
+	var rounds []float64
 	for range 9 {
 		began := time.Now()
 		if err := g.touch(s, fmt.Sprintf("/?list&limit=%d", listLimit)); err != nil {
 			return 0, err
 		}
-		rounds = append(rounds, measurement{cpu: time.Since(began).Seconds() * 1000})
+		rounds = append(rounds, time.Since(began).Seconds()*1000)
 	}
-	return median(rounds, cpuOf), nil
+	return median(rounds, func(ms float64) float64 { return ms }), nil
 }
 
 // touch asks for something and takes what comes.

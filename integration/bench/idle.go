@@ -22,20 +22,20 @@ func idle(bin string) error {
 	}
 	trees := site{"with ten trees of ten backends", 0, config.String()}
 	const rounds = 5
-	var most [2][]measurement
+	var used [2][]usage
 	for range rounds {
 		for i, one := range []site{plain, trees} {
 			u, err := atRest(bin, one)
 			if err != nil {
 				return fmt.Errorf("%s: %w", one.name, err)
 			}
-			most[i] = append(most[i], measurement{perSecond: u.resident / (1 << 20), allocs: u.heap / (1 << 20)})
+			used[i] = append(used[i], u)
 		}
 	}
-	resident := func(m measurement) float64 { return m.perSecond }
-	heap := func(m measurement) float64 { return m.allocs }
+	resident := func(u usage) float64 { return u.resident / (1 << 20) }
+	heap := func(u usage) float64 { return u.heap / (1 << 20) }
 	_, err := fmt.Fprintf(os.Stdout, "medians of %d starts, MiB: resident %.1f with the trees, %.1f without; heap in use %.1f and %.1f\n",
-		rounds, median(most[1], resident), median(most[0], resident), median(most[1], heap), median(most[0], heap))
+		rounds, median(used[1], resident), median(used[0], resident), median(used[1], heap), median(used[0], heap))
 	return err
 }
 

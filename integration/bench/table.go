@@ -68,7 +68,7 @@ func (t *table) peer(i int) (string, bool) {
 }
 
 // median returns the median of a figure.
-func median(rounds []measurement, figure func(measurement) float64) float64 {
+func median[T any](rounds []T, figure func(T) float64) float64 {
 	values := make([]float64, len(rounds))
 	for i, m := range rounds {
 		values[i] = figure(m)
