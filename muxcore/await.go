@@ -5,16 +5,24 @@ import (
 	"time"
 )
 
-// trialPoll is how often a body looks whether a trial that somebody else has out has ended.
-const trialPoll = 20 * time.Millisecond
+const (
+	// trialPoll is how often a body looks whether a trial that somebody else has out has ended.
+	trialPoll = 20 * time.Millisecond
+	// mostAsked is how often a backend is asked to go on from one offset. With the default cooldown, one that is being
+	// restarted has three seconds to come back, and a reader is not kept longer by copies that are gone for good.
+	mostAsked = 3
+)
 
 // patience is until when a body that broke on a backend may wait for others that are down: for as long as the backend
 // might have kept its reader waiting. A reader in the middle of a body cannot be told to come again, as one at the
-// beginning is. Zero: not at all, since that time is over already (a stall), since a mux above has others to go on
-// with, or since not enough has come since the last time: a body must get on.
+// beginning is. A body must get on: until a little has come since the last wait, what is left of the time for that one is
+// all there is. Zero: not at all, since that time is over already (a stall), or since a mux above has others to go on with.
 func (r *body) patience(broken *backend, class Class) time.Time {
-	if class == ClassTimeout || !r.patient || r.off-r.awaitedAt < headSize {
+	switch {
+	case class == ClassTimeout || !r.patient:
 		return time.Time{}
+	case !r.awaitUntil.IsZero() && r.off-r.awaitedAt < headSize:
+		return r.awaitUntil
 	}
 	return time.Now().Add(min(broken.Timeout, r.m.set.Timeout))
 }
@@ -24,27 +32,25 @@ func (r *body) patience(broken *backend, class Class) time.Time {
 func (r *body) await(until time.Time) (*backend, permit) {
 	for !r.closed.Load() {
 		b, wait := r.due()
-		if b == nil || time.Now().Add(wait).After(until) {
+		if b == nil || time.Now().Add(wait).After(until) || !pauseFor(r.ctx, wait) {
 			break
 		}
-		if wait == 0 {
-			if p, ok := r.m.admit(b, OpGet, false); ok {
-				r.awaitedAt = r.off
-				return b, p
-			}
-			wait = trialPoll
+		if p, ok := r.m.admit(b, OpGet, false); ok {
+			r.awaitedAt, r.awaitUntil = r.off, until
+			return b, p
 		}
-		if !pauseFor(r.ctx, wait) {
+		if wait == 0 && !pauseFor(r.ctx, trialPoll) {
 			break
 		}
 	}
 	return nil, permit{}
 }
 
-// due is the backend that can be asked first, and how long that takes, but for those that could not go on from here.
+// due is the backend that can be asked first, and how long that takes, but for those that need not be asked from here.
 func (r *body) due() (first *backend, wait time.Duration) {
 	for _, b := range r.m.current().reads.members {
-		if slices.Contains(r.brokeHere, b) || b.overrun() || b.drain.out() {
+		asked := r.asked(b)
+		if asked == mostAsked || slices.Contains(r.spentHere, b) || b.overrun() || b.drain.out() {
 			continue
 		}
 		d := time.Duration(0)
@@ -54,9 +60,22 @@ func (r *body) due() (first *backend, wait time.Duration) {
 		case hv.down:
 			d = max(0, hv.until.Sub(r.m.set.Now()))
 		}
+		if asked > 0 {
+			d = max(d, trialPoll) // it has just failed here, whatever its health says
+		}
 		if first == nil || d < wait {
 			first, wait = b, d
 		}
 	}
 	return first, wait
+}
+
+// asked is how often b was asked to go on from here.
+func (r *body) asked(b *backend) (n int) {
+	for _, a := range r.askedHere {
+		if a == b {
+			n++
+		}
+	}
+	return n
 }

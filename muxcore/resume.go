@@ -23,10 +23,12 @@ type body struct {
 	end  int64 // of the part; -1 unknown
 	err  error // sticky
 
-	brokeAt   int64      // where the last break was
-	brokeHere []*backend // who broke there, or could not go on from there
-	patient   bool       // may wait for others, see await
-	awaitedAt int64      // where that was done last, or the beginning
+	brokeAt    int64      // where the last break was
+	askedHere  []*backend // who broke there, or was asked to go on from there and did not
+	spentHere  []*backend // of those: who need not be asked there again
+	patient    bool       // may wait for others, see await
+	awaitedAt  int64      // where that was done last
+	awaitUntil time.Time  // how long it might have taken; zero: it was not done yet
 
 	closed atomic.Bool
 	sink   countingWriter // of WriteTo, here to spare an allocation
@@ -40,7 +42,7 @@ var errBodyClosed = errors.New("read of a closed body")
 
 // newBody makes src, the body of obj after h, one that survives its backend.
 func (m *Mux) newBody(ctx context.Context, key string, src source, obj *Object, h head) *body {
-	r := &body{m: m, ctx: ctx, key: key, info: obj.Info, head: h, off: obj.Offset, awaitedAt: obj.Offset, end: -1, src: src}
+	r := &body{m: m, ctx: ctx, key: key, info: obj.Info, head: h, off: obj.Offset, end: -1, src: src}
 	if obj.Length >= 0 {
 		r.end = obj.Offset + obj.Length
 	} else if errors.Is(src.err, io.EOF) {
@@ -116,14 +118,15 @@ func (r *body) failed(err error) {
 	r.err = r.resume(err)
 }
 
-// resume goes on elsewhere after cause. Each backend is asked once per offset; a copy with another identity, offset or
-// length is no continuation, and nobody's fault. Those that are up are asked first; then those that are due back in time.
+// resume goes on elsewhere after cause. A copy with another identity, offset or length is no continuation, and nobody's
+// fault. Those that are up are asked first, once per offset; then those that are due back in time, which may be some that
+// have just failed to go on from here: whatever killed the one may have killed the other.
 func (r *body) resume(cause error) error {
 	broken := r.src.backend
 	if r.off != r.brokeAt {
-		r.brokeAt, r.brokeHere = r.off, nil
+		r.brokeAt, r.askedHere, r.spentHere = r.off, nil, nil
 	}
-	r.brokeHere = append(r.brokeHere, broken)
+	r.askedHere, r.spentHere = append(r.askedHere, broken), append(r.spentHere, broken)
 	class := r.src.blame(r.ctx, r.m, cause)
 	if class == ClassAbort {
 		return r.m.aborted(r.ctx, &call{op: OpGet, key: r.key}, 0)
@@ -143,18 +146,22 @@ func (r *body) resume(cause error) error {
 	}
 	until := r.patience(broken, class)
 	for b, p := r.next(o, until); b != nil; b, p = r.next(o, until) {
-		if class := r.m.try(r.ctx, o, b, p); class == ClassOK || class == ClassAbort {
+		class := r.m.try(r.ctx, o, b, p)
+		if class == ClassOK || class == ClassAbort {
 			return r.moveTo(o, b, class)
 		}
 		r.m.release(b)
-		r.brokeHere = append(r.brokeHere, b)
+		r.askedHere = append(r.askedHere, b)
+		if !class.Counts() { // it is well, and has not what is wanted
+			r.spentHere = append(r.spentHere, b)
+		}
 	}
 	return broke
 }
 
 // next is the next backend that may go on: one that is up, else one that is due back until then.
 func (r *body) next(o *operation, until time.Time) (*backend, permit) {
-	if b, p := o.walk.next(r.brokeHere); b != nil || until.IsZero() {
+	if b, p := o.walk.next(r.askedHere); b != nil || until.IsZero() {
 		return b, p
 	}
 	return r.await(until)
