@@ -48,7 +48,7 @@ func BenchmarkProxy(b *testing.B) {
 }
 
 // static makes a registry with one path, whose breaker is closed when the benchmark ends.
-func static(b *testing.B, id string) (*registry, *definition) {
+func static(b testing.TB, id string) (*registry, *definition) {
 	b.Helper()
 	path := "here→" + id
 	br, err := breaker.New(path, breaker.Settings{})

@@ -79,13 +79,15 @@ func (c *classes) status(code int, header http.Header) verdict {
 }
 
 // broken judges a call that ended in err. Whatever our side did is neutral: a
-// client that left, or a request body that the client did not finish.
+// client that left, a request body that the client did not finish, or a reload.
 func broken(ctx context.Context, err error, up *upload, doing string) verdict {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(ctx.Err(), context.Canceled):
 		return neutral("the client went away")
 	case up.failed():
 		return neutral(brokenRequest)
+	case lostToReload(err):
+		return neutral("a reload closed the connection")
 	}
 	cause := err.Error()
 	// Of the usual nest of wrappers, operators need the innermost.

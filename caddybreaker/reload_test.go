@@ -1,13 +1,21 @@
 package caddybreaker
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
@@ -130,6 +138,70 @@ func TestIdleDynamicPathsAreForgotten(t *testing.T) {
 	if len(views()) != 1 {
 		t.Error("the path did not come back")
 	}
+}
+
+// A reload closes the idle connections of the config that ends, and net/http takes a connection for idle before it hands
+// on an answer without a body: a request that was as good as answered got 502, and its upstream the blame.
+func TestAnAnswerThatAReloadLosesIsAskedForAgain(t *testing.T) {
+	o := newOrigin(t)
+	for _, row := range []struct {
+		method string
+		body   io.Reader
+		again  bool
+	}{
+		{method: http.MethodGet, again: true},
+		{method: http.MethodHead, again: true},
+		{method: http.MethodPost},
+		{method: http.MethodGet, body: strings.NewReader("used up")},
+	} {
+		inner := &lossy{returned: make(chan struct{})}
+		r, def := static(t, "there:80")
+		guarded := &Transport{inner: inner, registry: r, def: def}
+		req := httptest.NewRequestWithContext(inner.trace(t.Context()), row.method, o.URL, row.body)
+		req.RequestURI = ""
+		req = caddyhttp.PrepareRequest(req, caddy.NewReplacer(), nil, &caddyhttp.Server{})
+		req = req.WithContext(context.WithValue(req.Context(), dialInfoKey, reverseproxy.DialInfo{Address: "there:80"}))
+		before := o.hits.Load()
+		res, err := guarded.RoundTrip(req)
+		switch hits := o.hits.Load() - before; {
+		case row.again && (err != nil || res.StatusCode != 200 || hits != 2):
+			t.Errorf("%s: %v after %d requests, want the answer to the second", row.method, err, hits)
+		case !row.again && (err == nil || hits != 1):
+			t.Errorf("%s with %v: %v after %d requests, want an error after one", row.method, row.body, err, hits)
+		}
+		if err == nil {
+			res.Body.Close()
+		}
+		inner.CloseIdleConnections()
+		e := r.lookup("there:80").entry
+		if failures := e.calls[breaker.Failure].Load(); failures != 0 {
+			t.Errorf("%s: the path has %d failures", row.method, failures)
+		}
+	}
+}
+
+// lossy is a transport that loses its first answer, as one does whose config ends just then.
+type lossy struct {
+	http.Transport
+	once     sync.Once
+	returned chan struct{}
+}
+
+func (l *lossy) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := l.Transport.RoundTrip(req)
+	l.once.Do(func() { close(l.returned) })
+	return res, err
+}
+
+func (l *lossy) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{PutIdleConn: func(error) {
+		select {
+		case <-l.returned:
+		default:
+			l.CloseIdleConnections()
+			<-l.returned
+		}
+	}})
 }
 
 func TestTwentyReloadsUnderLoadLeakNothingAndRefuseNobody(t *testing.T) {

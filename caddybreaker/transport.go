@@ -160,7 +160,7 @@ func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response
 		req.Body = &b.up
 	}
 	late := b.hurry(&b.up)
-	res, err := t.inner.RoundTrip(req)
+	res, err := t.send(req)
 	tooLate := late() // judged already
 	switch {
 	case err != nil:
@@ -183,6 +183,32 @@ func (t *Transport) roundTrip(req *http.Request, b *trackedBody) (*http.Response
 	}
 	b.track(res, time.Duration(b.guard.def.opts.TrialTimeout))
 	return res, nil
+}
+
+// send makes the call, again if its answer was lost to a reload and asking twice does no harm.
+func (t *Transport) send(req *http.Request) (*http.Response, error) {
+	res, err := t.inner.RoundTrip(req)
+	if err != nil && lostToReload(err) && isRepeatable(req) {
+		return t.inner.RoundTrip(req)
+	}
+	return res, err
+}
+
+// lostToReload reports whether our own side has closed the connection: the config
+// that owns it has ended, and with it all connections that were idle. net/http
+// takes one for idle a moment before it hands on an answer without a body; it has
+// no name for the error.
+func lostToReload(err error) bool {
+	return strings.HasSuffix(err.Error(), "http: CloseIdleConnections called")
+}
+
+// isRepeatable reports whether the method is safe (RFC 9110, 9.2.1) and no body is used up.
+func isRepeatable(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return req.Body == nil || req.Body == http.NoBody
+	}
+	return false
 }
 
 // definition implements user.
