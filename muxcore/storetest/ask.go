@@ -30,7 +30,7 @@ func (p *probe) put(key, body string, opts muxcore.PutOptions) muxcore.PutResult
 // describes compares info with what is known of the object.
 func (p *probe) describes(call string, info *muxcore.Info, key, body string) {
 	if info.Key != key {
-		p.errorf("%s(%.60q): Info.Key = %.60q", call, key, info.Key)
+		p.errorf("%s(%.60q): Info.Key = %.60q, want the key", call, key, info.Key)
 	}
 	if info.Size >= 0 && info.Size != int64(len(body)) {
 		p.errorf("%s(%.60q): Info.Size = %d, want %d", call, key, info.Size, len(body))

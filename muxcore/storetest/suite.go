@@ -19,7 +19,7 @@ type Harness struct {
 	// New makes a store without objects. What it needs, it registers for clean-up on tb.
 	New func(tb testing.TB) muxcore.Store
 
-	// Seed puts an object into a store that cannot be written. Default: what reads such a store is left out.
+	// Seed puts an object into a store that cannot be written. Default: what reads and lists such a store is left out.
 	Seed func(tb testing.TB, s muxcore.Store, key, body string)
 
 	// TimeResolution is the step in which the store keeps modification times. Default: 1ns.
@@ -156,7 +156,7 @@ func examine(tb testing.TB, h *Harness, c check) (problems []string, skipped str
 	if c.needs&needWrite == 0 && !p.caps.Write && h.Seed == nil && c.needs&needObjects != 0 {
 		return nil, "the store cannot be written, and Harness.Seed is not set"
 	}
-	done := make(chan struct{})
+	done, late := make(chan struct{}), ""
 	go func() {
 		defer close(done)
 		defer func() {
@@ -166,16 +166,20 @@ func examine(tb testing.TB, h *Harness, c check) (problems []string, skipped str
 		}()
 		c.run(p)
 	}()
-	late := time.NewTimer(timeout + time.Second)
-	defer late.Stop()
+	timer := time.NewTimer(timeout + time.Second)
+	defer timer.Stop()
 	select {
 	case <-done:
-	case <-late.C:
-		p.errorf("a call did not return within %v", timeout)
+	case <-timer.C:
+		late = fmt.Sprintf("a call did not return within %v; does the store hold a lock while it yields, or while a body is open?", timeout)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.problems), ""
+	problems = slices.Clone(p.problems)
+	if late != "" {
+		problems = append(problems, late)
+	}
+	return problems, ""
 }
 
 // probe is a check under way: a store, and what was found wrong with it.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -197,6 +198,47 @@ func TestAReadOnlyStoreIsReadThroughSeed(t *testing.T) {
 	if seeded == 0 {
 		t.Error("Seed is never called")
 	}
+}
+
+// What nobody can write is listed all the same: a suite that left lists out where it cannot put passed any list.
+func TestAReadOnlyStoreThatListsWronglyIsFoundOut(t *testing.T) {
+	h := &Harness{
+		New: func(tb testing.TB) muxcore.Store {
+			mem := newMem(tb)
+			return &twisted{Store: mem, caps: &muxcore.Capabilities{List: true}, list: func(ctx context.Context, o muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
+				return mem.List(ctx, muxcore.ListOptions{Prefix: o.Prefix})
+			}}
+		},
+		Seed: func(tb testing.TB, s muxcore.Store, key, body string) {
+			if _, err := s.(*twisted).Store.Put(tb.Context(), key, strings.NewReader(body), int64(len(body)), muxcore.PutOptions{}); err != nil {
+				tb.Error(err)
+			}
+		},
+	}
+	for _, c := range listChecks {
+		problems, skipped := examine(t, h, c)
+		needs := []string{"every list is what an oracle says", "pages give each entry once", "a long list is complete"}
+		if skipped != "" || len(problems) == 0 && slices.Contains(needs, c.name) {
+			t.Errorf("%q finds %q in a store that knows prefixes only (skipped: %q)", c.name, problems, skipped)
+		}
+	}
+}
+
+// Fifty problems of one kind must not hide the one that explains a hang.
+func TestACallThatDoesNotReturnIsSaidWhateverElseIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		problems, _ := examine(t, &Harness{New: newMem}, check{"hangs", 0, func(p *probe) {
+			for i := range 100 {
+				p.errorf("problem %d", i)
+			}
+			<-release
+		}})
+		close(release)
+		if n := len(problems); n == 0 || !strings.Contains(problems[n-1], "did not return within 30s") {
+			t.Errorf("examine finds %d problems, and the last is no hang: %q", n, problems)
+		}
+	})
 }
 
 func TestASkippedCheckIsNotRun(t *testing.T) {
