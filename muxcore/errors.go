@@ -134,6 +134,20 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Err == nil && t.Key == "" && t.Backend == ""
 }
 
+// At is the error with which a store says where something went wrong. What has a code keeps it, with all that it tells; any
+// other error is the cause of CodeUnavailable. err must not be nil.
+func At(op Op, key string, err error) *Error {
+	located := Error{Code: CodeUnavailable, Err: err}
+	if e, ok := errors.AsType[*Error](err); ok {
+		located = *e
+		if e != err { //nolint:errorlint // only the outermost can be replaced without losing what wraps it
+			located.Err = err
+		}
+	}
+	located.Op, located.Key = op, key
+	return &located
+}
+
 // CodeOf is the code of the outermost [*Error] in err's chain, or "" without one.
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {

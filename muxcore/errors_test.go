@@ -77,6 +77,24 @@ func TestCodeAndInfoComeFromTheChain(t *testing.T) {
 	}
 }
 
+func TestAtKeepsWhatAnErrorTells(t *testing.T) {
+	cause := errors.New("why")
+	known := &Error{Code: CodeDenied, Op: OpGet, Key: "old", Status: 403, Err: cause}
+	wrapped := fmt.Errorf("reading: %w", known)
+	for want, err := range map[string]error{
+		`put "k" STORAGE.UNAVAILABLE: why`:                                                         cause,
+		`put "k" STORAGE.DENIED (status 403): why`:                                                 known,
+		`put "k" STORAGE.DENIED (status 403): reading: get "old" STORAGE.DENIED (status 403): why`: wrapped,
+	} {
+		if got := At(OpPut, "k", err); got.Error() != want || !errors.Is(got, cause) {
+			t.Errorf("At(put, %q, %v) = %v, want %s, because of %v", "k", err, got, want, cause)
+		}
+	}
+	if known.Op != OpGet || known.Key != "old" {
+		t.Errorf("At changed the error that it was given: %v", known)
+	}
+}
+
 func TestOpsHaveNames(t *testing.T) {
 	seen := map[string]bool{}
 	for op := OpNone; op <= OpHealth; op++ {

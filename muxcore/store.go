@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -237,6 +238,18 @@ type ListOptions struct {
 
 	// OnDegraded, if set, is told of each backend of a mux whose part of the list is missing.
 	OnDegraded func(backend string, err error)
+}
+
+// RollUp is the rolled-up prefix that a key below Prefix is listed as, if it is one.
+func (o *ListOptions) RollUp(key string) (prefix string, ok bool) {
+	if o.Delimiter == "" || !strings.HasPrefix(key, o.Prefix) {
+		return "", false
+	}
+	i := strings.Index(key[len(o.Prefix):], o.Delimiter)
+	if i < 0 {
+		return "", false
+	}
+	return key[:len(o.Prefix)+i+len(o.Delimiter)], true
 }
 
 // Entry is one entry of a list: an object, or keys rolled up.

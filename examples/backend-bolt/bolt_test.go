@@ -1,4 +1,4 @@
-package bolt_test
+package bolt
 
 import (
 	"io"
@@ -14,14 +14,13 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 
-	bolt "github.com/suaveplan/caddy-storage-mux/examples/backend-bolt"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
-func open(tb testing.TB) *bolt.Store {
+func open(tb testing.TB) *Store {
 	tb.Helper()
-	s, err := bolt.New(bolt.Settings{File: filepath.Join(tb.TempDir(), "objects.db")})
+	s, err := New(Settings{File: filepath.Join(tb.TempDir(), "objects.db")})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -52,7 +51,7 @@ func TestConformanceInAMux(t *testing.T) {
 }
 
 func TestAnObjectThatIsTooLargeIsRefused(t *testing.T) {
-	s, err := bolt.New(bolt.Settings{File: filepath.Join(t.TempDir(), "objects.db"), MaxSize: 3})
+	s, err := New(Settings{File: filepath.Join(t.TempDir(), "objects.db"), MaxSize: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

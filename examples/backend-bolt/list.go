@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[mu
 			}
 		}
 		if err != nil {
-			yield(muxcore.Entry{}, failed(muxcore.OpList, opts.Prefix, err))
+			yield(muxcore.Entry{}, muxcore.At(muxcore.OpList, opts.Prefix, err))
 		}
 	}
 }
@@ -63,7 +63,7 @@ func readPage(db *bbolt.DB, opts *muxcore.ListOptions, after string) (page []mux
 		for k != nil && strings.HasPrefix(string(k), opts.Prefix) && len(page) < pageSize {
 			key := string(k)
 			entry := muxcore.Entry{Info: muxcore.Info{Key: key}}
-			if rolled, ok := rollUp(key, opts); ok {
+			if rolled, ok := opts.RollUp(key); ok {
 				entry.Key, entry.IsPrefix = rolled, true
 			}
 			if entry.Key > after && !muxcore.HiddenFrom(opts.Prefix, key) {
@@ -80,16 +80,4 @@ func readPage(db *bbolt.DB, opts *muxcore.ListOptions, after string) (page []mux
 		return nil
 	})
 	return page, err
-}
-
-// rollUp is the rolled-up prefix that key is in.
-func rollUp(key string, opts *muxcore.ListOptions) (string, bool) {
-	if opts.Delimiter == "" {
-		return "", false
-	}
-	i := strings.Index(key[len(opts.Prefix):], opts.Delimiter)
-	if i < 0 {
-		return "", false
-	}
-	return key[:len(opts.Prefix)+i+len(opts.Delimiter)], true
 }

@@ -71,7 +71,7 @@ func (s *Store) Close() error {
 // begin is what every call begins with.
 func (s *Store) begin(ctx context.Context, op muxcore.Op, key string) (*bbolt.DB, error) {
 	if err := muxcore.CheckStoreKey(key); err != nil {
-		return nil, failed(op, key, err)
+		return nil, muxcore.At(op, key, err)
 	}
 	return s.open(ctx, op, key)
 }
@@ -79,7 +79,7 @@ func (s *Store) begin(ctx context.Context, op muxcore.Op, key string) (*bbolt.DB
 // open opens the database, once.
 func (s *Store) open(ctx context.Context, op muxcore.Op, key string) (*bbolt.DB, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, failed(op, key, err)
+		return nil, muxcore.At(op, key, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,27 +88,17 @@ func (s *Store) open(ctx context.Context, op muxcore.Op, key string) (*bbolt.DB,
 	}
 	db, err := bbolt.Open(s.set.File, 0o600, &bbolt.Options{Timeout: lockTime})
 	if err != nil {
-		return nil, failed(op, key, fmt.Errorf("opening the database: %w", err))
+		return nil, muxcore.At(op, key, fmt.Errorf("opening the database: %w", err))
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists(bucket)
 		return err
 	})
 	if err != nil {
-		return nil, failed(op, key, errors.Join(err, db.Close()))
+		return nil, muxcore.At(op, key, errors.Join(err, db.Close()))
 	}
 	s.db = db
 	return db, nil
-}
-
-// failed makes an error the core's: one that has a code keeps it, any other is a failure of the store.
-func failed(op muxcore.Op, key string, err error) error {
-	if e, ok := errors.AsType[*muxcore.Error](err); ok {
-		located := *e
-		located.Op, located.Key = op, key
-		return &located
-	}
-	return &muxcore.Error{Code: muxcore.CodeUnavailable, Op: op, Key: key, Err: err}
 }
 
 // Get implements muxcore.Store.
@@ -119,7 +109,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 	}
 	offset, length, err := opts.Resolve(&info)
 	if err != nil {
-		return nil, failed(muxcore.OpGet, key, err)
+		return nil, muxcore.At(muxcore.OpGet, key, err)
 	}
 	return &muxcore.Object{Info: info, Offset: offset, Length: length, Body: newBody(ctx, body[offset:offset+length])}, nil
 }
@@ -131,7 +121,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 		return muxcore.Info{}, err
 	}
 	if err := cond.CheckRead(&info); err != nil {
-		return muxcore.Info{}, failed(muxcore.OpStat, key, err)
+		return muxcore.Info{}, muxcore.At(muxcore.OpStat, key, err)
 	}
 	return info, nil
 }
@@ -147,7 +137,7 @@ func (s *Store) read(ctx context.Context, op muxcore.Op, key string) (info muxco
 		return err
 	})
 	if err != nil {
-		return muxcore.Info{}, nil, failed(op, key, err)
+		return muxcore.Info{}, nil, muxcore.At(op, key, err)
 	}
 	return info, body, nil
 }
@@ -161,12 +151,12 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	checked := muxcore.CheckBody(src, size, opts.Digests)
 	body, err := s.take(ctx, checked)
 	if err != nil {
-		return muxcore.PutResult{}, failed(muxcore.OpPut, key, err)
+		return muxcore.PutResult{}, muxcore.At(muxcore.OpPut, key, err)
 	}
 	info := describe(key, body, &opts)
 	value, err := encode(&info, body)
 	if err != nil {
-		return muxcore.PutResult{}, failed(muxcore.OpPut, key, err)
+		return muxcore.PutResult{}, muxcore.At(muxcore.OpPut, key, err)
 	}
 	existed := false
 	err = db.Update(func(tx *bbolt.Tx) error {
@@ -181,7 +171,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 		return objects.Put([]byte(key), value)
 	})
 	if err != nil {
-		return muxcore.PutResult{}, failed(muxcore.OpPut, key, err)
+		return muxcore.PutResult{}, muxcore.At(muxcore.OpPut, key, err)
 	}
 	return muxcore.PutResult{Info: info, Existed: existed}, nil
 }
@@ -232,7 +222,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 		return objects.Delete([]byte(key))
 	})
 	if err != nil {
-		return muxcore.DeleteResult{}, failed(muxcore.OpDelete, key, err)
+		return muxcore.DeleteResult{}, muxcore.At(muxcore.OpDelete, key, err)
 	}
 	return muxcore.DeleteResult{}, nil
 }

@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[mu
 			err = wire.CheckCollection(dir)
 		}
 		if err != nil {
-			yield(muxcore.Entry{}, wire.At(muxcore.OpList, opts.Prefix, err))
+			yield(muxcore.Entry{}, muxcore.At(muxcore.OpList, opts.Prefix, err))
 			return
 		}
 		if err := ctx.Err(); err != nil {

@@ -33,7 +33,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 	}
 	info := d.info(key)
 	if err := cond.CheckRead(&info); err != nil {
-		return muxcore.Info{}, wire.At(muxcore.OpStat, key, err)
+		return muxcore.Info{}, muxcore.At(muxcore.OpStat, key, err)
 	}
 	return info, nil
 }
@@ -61,7 +61,7 @@ func (s *Store) open(ctx context.Context, key string, opts *muxcore.GetOptions, 
 	info := d.info(key)
 	offset, length, err := opts.Resolve(&info)
 	if err != nil {
-		return nil, wire.At(muxcore.OpGet, key, err)
+		return nil, muxcore.At(muxcore.OpGet, key, err)
 	}
 	part, room := length < info.Size, int64(wire.SpoolSize)
 	if last {
@@ -112,7 +112,7 @@ func small(ctx context.Context, described *muxcore.Info, resp *http.Response, op
 	}
 	offset, length, err := opts.Resolve(&info)
 	if err != nil {
-		return nil, wire.At(muxcore.OpGet, info.Key, err)
+		return nil, muxcore.At(muxcore.OpGet, info.Key, err)
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body[offset:offset+length])), length
 	return &wire.Open(ctx, &info, resp, offset, length).Object, nil

@@ -9,15 +9,8 @@ import (
 
 // fault says where err happened and what it means, once. A code that is known already stays.
 func fault(op muxcore.Op, key string, err error) error {
-	e := &muxcore.Error{Code: muxcore.CodeUnavailable, Op: op, Key: key, Err: err}
-	known, ok := errors.AsType[*muxcore.Error](err)
-	switch {
-	case ok:
-		e.Code, e.Info = known.Code, known.Info
-		if known == err { //nolint:errorlint // only the outermost can be replaced without losing what wraps it
-			e.Err = known.Err
-		}
-	case errors.Is(err, fs.ErrPermission):
+	e := muxcore.At(op, key, err)
+	if muxcore.CodeOf(err) == "" && errors.Is(err, fs.ErrPermission) {
 		e.Code = muxcore.CodeDenied
 	}
 	if e.Code != muxcore.CodeKeyNotFound && errors.Is(e.Err, fs.ErrNotExist) {

@@ -131,7 +131,7 @@ func (w *walk) name(full string, link bool) error {
 	if folder && full+beyond <= w.cursor || !folder && full <= w.cursor {
 		return nil
 	}
-	group, rolled := w.group(full)
+	group, rolled := w.opts.RollUp(full)
 	switch {
 	case rolled && folder:
 		if group <= w.cursor {
@@ -170,18 +170,6 @@ func (w *walk) object(key string) error {
 		}
 	}
 	return w.give(muxcore.Entry{Info: info})
-}
-
-// group is what full is rolled up into.
-func (w *walk) group(full string) (string, bool) {
-	if w.opts.Delimiter == "" || len(full) < len(w.opts.Prefix) {
-		return "", false
-	}
-	at := strings.Index(full[len(w.opts.Prefix):], w.opts.Delimiter)
-	if at < 0 {
-		return "", false
-	}
-	return full[:len(w.opts.Prefix)+at+len(w.opts.Delimiter)], true
 }
 
 func (w *walk) give(e muxcore.Entry) error {

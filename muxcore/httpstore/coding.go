@@ -81,7 +81,7 @@ func (s *Store) tryCoding(ctx context.Context, key string) (keeps, known bool, e
 func (s *Store) kept(ctx context.Context, key string, opts *muxcore.PutOptions) error {
 	coding, err := s.codingOf(ctx, key)
 	if err != nil {
-		return wire.At(muxcore.OpPut, key, err)
+		return muxcore.At(muxcore.OpPut, key, err)
 	}
 	s.codings.set(coding == opts.ContentEncoding, s.now())
 	if coding == opts.ContentEncoding {

@@ -30,7 +30,7 @@ func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[mu
 			err = wire.CheckCollection(wire.ParentOf(opts.Prefix))
 		}
 		if err != nil {
-			yield(muxcore.Entry{}, wire.At(muxcore.OpList, opts.Prefix, err))
+			yield(muxcore.Entry{}, muxcore.At(muxcore.OpList, opts.Prefix, err))
 			return
 		}
 		w := wire.Walk{Opts: &opts, Yield: yield, Members: s.members, IsGone: isGone}

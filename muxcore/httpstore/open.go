@@ -37,7 +37,7 @@ func openPart(ctx context.Context, a *ask, resp *http.Response) (*muxcore.Object
 	info := infoOf(a.key, resp, r.SizeFor(want))
 	if err := a.opts.Conditions.CheckRead(&info); err != nil {
 		wire.Drain(resp)
-		return nil, wire.At(a.op, a.key, err)
+		return nil, muxcore.At(a.op, a.key, err)
 	}
 	take := r.Length()
 	if want.Offset < 0 && want.Length > 0 {
@@ -65,7 +65,7 @@ func openWhole(ctx context.Context, a *ask, resp *http.Response) (*muxcore.Objec
 	}
 	if err != nil {
 		wire.Drain(resp)
-		return nil, wire.At(a.op, a.key, err)
+		return nil, muxcore.At(a.op, a.key, err)
 	}
 	o := wire.Open(ctx, &info, resp, offset, length)
 	o.Body.Skipped(offset)
@@ -80,7 +80,7 @@ func openUnsized(ctx context.Context, a *ask, resp *http.Response, info *muxcore
 	}
 	if err != nil {
 		_ = resp.Body.Close()
-		return nil, wire.At(a.op, a.key, err)
+		return nil, muxcore.At(a.op, a.key, err)
 	}
 	want := a.opts.Range
 	if want == (muxcore.Range{}) || !a.opts.RangeApplies(info) {
@@ -89,7 +89,7 @@ func openUnsized(ctx context.Context, a *ask, resp *http.Response, info *muxcore
 	begin, err := findPart(ctx, a, resp, info)
 	if err != nil {
 		_ = resp.Body.Close()
-		return nil, wire.At(a.op, a.key, err)
+		return nil, muxcore.At(a.op, a.key, err)
 	}
 	o := wire.Open(ctx, info, resp, want.Offset, -1)
 	o.Body.Ahead(begin, cmp.Or(want.Length, -1))

@@ -111,7 +111,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 		return muxcore.DeleteResult{}, nil
 	case http.StatusConflict: // what some say of a collection, and of a key below an object
 		if _, err := s.Stat(ctx, key, muxcore.Conditions{}); errors.Is(err, muxcore.ErrKeyNotFound) {
-			return muxcore.DeleteResult{}, wire.At(muxcore.OpDelete, key, err)
+			return muxcore.DeleteResult{}, muxcore.At(muxcore.OpDelete, key, err)
 		}
 	}
 	return muxcore.DeleteResult{}, s.writeRefused(ctx, muxcore.OpDelete, key, resp, &opts.Conditions)

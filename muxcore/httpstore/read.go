@@ -39,7 +39,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 	wire.Drain(resp)
 	info := infoOf(key, resp, resp.ContentLength)
 	if err := cond.CheckRead(&info); err != nil {
-		return muxcore.Info{}, wire.At(a.op, key, err)
+		return muxcore.Info{}, muxcore.At(a.op, key, err)
 	}
 	return info, nil
 }
@@ -172,7 +172,7 @@ func (a *ask) notSatisfiable(s *Store, resp *http.Response) (plainer bool, err e
 	}
 	if info.ETag != "" {
 		if err := a.opts.Conditions.CheckRead(&info); err != nil {
-			return false, wire.At(a.op, a.key, err)
+			return false, muxcore.At(a.op, a.key, err)
 		}
 	} else if a.again && !a.conditional && !a.opts.Conditions.Empty() { // it said 412 before, and nothing speaks against it
 		return false, &muxcore.Error{Code: muxcore.CodePreconditionFailed, Op: a.op, Key: a.key, Status: http.StatusPreconditionFailed, Info: &info}

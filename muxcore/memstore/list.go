@@ -19,7 +19,7 @@ const beyond = "\xff"
 func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
 	return func(yield func(muxcore.Entry, error) bool) {
 		if err := muxcore.CheckPrefix(opts.Prefix); err != nil {
-			yield(muxcore.Entry{}, fault(muxcore.OpList, opts.Prefix, err))
+			yield(muxcore.Entry{}, muxcore.At(muxcore.OpList, opts.Prefix, err))
 			return
 		}
 		left := opts.Limit
@@ -30,7 +30,7 @@ func (s *Store) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[mu
 		var page []muxcore.Entry
 		for !c.done {
 			if err := ctx.Err(); err != nil {
-				yield(muxcore.Entry{}, fault(muxcore.OpList, opts.Prefix, err))
+				yield(muxcore.Entry{}, muxcore.At(muxcore.OpList, opts.Prefix, err))
 				return
 			}
 			want := pageSize
@@ -92,11 +92,8 @@ func (s *Store) entry(opts *muxcore.ListOptions, key string) (entry muxcore.Entr
 	if muxcore.HiddenFrom(opts.Prefix, key) {
 		return muxcore.Entry{}, muxcore.ReservedPrefix + beyond
 	}
-	if opts.Delimiter != "" {
-		if at := strings.Index(key[len(opts.Prefix):], opts.Delimiter); at >= 0 {
-			prefix := key[:len(opts.Prefix)+at+len(opts.Delimiter)]
-			return muxcore.Entry{Info: muxcore.Info{Key: prefix}, IsPrefix: true}, prefix + beyond
-		}
+	if prefix, ok := opts.RollUp(key); ok {
+		return muxcore.Entry{Info: muxcore.Info{Key: prefix}, IsPrefix: true}, prefix + beyond
 	}
 	return muxcore.Entry{Info: s.objects[key].info}, ""
 }

@@ -67,7 +67,7 @@ func (s *Store) Capabilities() muxcore.Capabilities {
 // Probe implements muxcore.Prober: memory is well as long as the process is.
 func (s *Store) Probe(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return fault(muxcore.OpHealth, "", err)
+		return muxcore.At(muxcore.OpHealth, "", err)
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 	}
 	offset, length, err := opts.Resolve(&o.info)
 	if err != nil {
-		return nil, fault(muxcore.OpGet, key, err)
+		return nil, muxcore.At(muxcore.OpGet, key, err)
 	}
 	open := &opened{object: muxcore.Object{Info: o.info, Offset: offset, Length: length}}
 	open.body.data = o.data[offset : offset+length]
@@ -101,7 +101,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 		return muxcore.Info{}, err
 	}
 	if err := cond.CheckRead(&o.info); err != nil {
-		return muxcore.Info{}, fault(muxcore.OpStat, key, err)
+		return muxcore.Info{}, muxcore.At(muxcore.OpStat, key, err)
 	}
 	return o.info, nil
 }
@@ -118,7 +118,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 		return muxcore.DeleteResult{}, absent(muxcore.OpDelete, key)
 	}
 	if err := opts.Conditions.CheckWrite(key, &o.info); err != nil {
-		return muxcore.DeleteResult{}, fault(muxcore.OpDelete, key, err)
+		return muxcore.DeleteResult{}, muxcore.At(muxcore.OpDelete, key, err)
 	}
 	delete(s.objects, key)
 	s.keys.remove(key)
@@ -146,24 +146,12 @@ func (s *Store) look(key string) *object {
 // check is what every call begins with.
 func check(ctx context.Context, op muxcore.Op, key string) error {
 	if err := muxcore.CheckStoreKey(key); err != nil {
-		return fault(op, key, err)
+		return muxcore.At(op, key, err)
 	}
 	if err := ctx.Err(); err != nil {
-		return fault(op, key, err)
+		return muxcore.At(op, key, err)
 	}
 	return nil
-}
-
-// fault says where err happened. An error with a code keeps it; what has none is CodeUnavailable.
-func fault(op muxcore.Op, key string, err error) error {
-	e := &muxcore.Error{Code: muxcore.CodeUnavailable, Op: op, Key: key, Err: err}
-	if known, ok := errors.AsType[*muxcore.Error](err); ok {
-		e.Code, e.Info = known.Code, known.Info
-		if known == err { //nolint:errorlint // only the outermost can be replaced without losing what wraps it
-			e.Err = known.Err
-		}
-	}
-	return e
 }
 
 func absent(op muxcore.Op, key string) error {

@@ -40,7 +40,7 @@ func (s *Store) Put(ctx context.Context, key string, body io.Reader, size int64,
 		more = nil // all of it is reserved
 	}
 	if o.data, err = read(ctx, checked, size, more); err != nil {
-		return muxcore.PutResult{}, fault(muxcore.OpPut, key, err)
+		return muxcore.PutResult{}, muxcore.At(muxcore.OpPut, key, err)
 	}
 	o.info.Digests = opts.Digests.Or(checked.Digests())
 	if o.info.Digests.SHA256 == nil {
@@ -112,7 +112,7 @@ func (s *Store) checkWrite(key string, cond *muxcore.Conditions) error {
 		info = &o.info
 	}
 	if err := cond.CheckWrite(key, info); err != nil {
-		return fault(muxcore.OpPut, key, err)
+		return muxcore.At(muxcore.OpPut, key, err)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (p *pager) read(ctx context.Context, q *wire.PageQuestion, token string) (*
 	}
 	l := new(listing)
 	if err := p.s.ask(ctx, &c, l); err != nil {
-		return nil, wire.At(muxcore.OpList, p.key, err)
+		return nil, muxcore.At(muxcore.OpList, p.key, err)
 	}
 	return l, nil
 }

@@ -41,7 +41,7 @@ func (s *Store) bucketGone(ctx context.Context, op muxcore.Op, key string) error
 	if err == nil || muxcore.CodeOf(err) == muxcore.CodeDenied { // it may not be looked at, so it is there
 		return nil
 	}
-	return wire.At(op, key, err)
+	return muxcore.At(op, key, err)
 }
 
 // Stat implements muxcore.Store.
@@ -54,7 +54,7 @@ func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (
 		err = cond.CheckRead(&f.info)
 	}
 	if err != nil {
-		return muxcore.Info{}, wire.At(muxcore.OpStat, key, err)
+		return muxcore.Info{}, muxcore.At(muxcore.OpStat, key, err)
 	}
 	return f.info, nil
 }
@@ -71,7 +71,7 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 			err = cond.CheckRead(&f.info)
 		}
 		if err != nil {
-			return nil, wire.At(muxcore.OpGet, key, err)
+			return nil, muxcore.At(muxcore.OpGet, key, err)
 		}
 	}
 	ranged := opts.Range != muxcore.Range{} && wire.MayApply(opts.IfRange)
@@ -112,7 +112,7 @@ func (s *Store) unsatisfiable(ctx context.Context, key string, opts *muxcore.Get
 		return ranged, err
 	}
 	if _, _, err := opts.Resolve(&f.info); err != nil {
-		return ranged, wire.At(muxcore.OpGet, key, err)
+		return ranged, muxcore.At(muxcore.OpGet, key, err)
 	}
 	return opts.RangeApplies(&f.info), nil
 }
@@ -130,7 +130,7 @@ func openPart(ctx context.Context, key string, opts *muxcore.GetOptions, resp *h
 	f := foundIn(key, resp.Header, r.SizeFor(want))
 	if err := opts.Conditions.CheckRead(&f.info); err != nil {
 		wire.Drain(resp)
-		return nil, true, wire.At(muxcore.OpGet, key, err)
+		return nil, true, muxcore.At(muxcore.OpGet, key, err)
 	}
 	if !opts.RangeApplies(&f.info) {
 		wire.Drain(resp)
@@ -159,7 +159,7 @@ func openWhole(ctx context.Context, key string, opts *muxcore.GetOptions, resp *
 	}
 	if err != nil {
 		wire.Drain(resp)
-		return nil, wire.At(muxcore.OpGet, key, err)
+		return nil, muxcore.At(muxcore.OpGet, key, err)
 	}
 	return &wire.Open(ctx, &f.info, resp, 0, length).Object, nil
 }

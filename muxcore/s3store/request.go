@@ -52,7 +52,7 @@ func (s *Store) do(ctx context.Context, c *call) (*http.Response, error) {
 		creds, err := s.keys.get(ctx)
 		if err != nil {
 			if muxcore.CodeOf(err) != "" {
-				return nil, wire.At(c.op, c.key, err)
+				return nil, muxcore.At(c.op, c.key, err)
 			}
 			return nil, wire.Broke(ctx, c.op, c.key, err)
 		}

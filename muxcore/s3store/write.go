@@ -55,7 +55,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	}
 	if p.guard != nil {
 		if err := s.checkHonours(ctx, muxcore.OpPut, key, kindPut); err != nil {
-			return muxcore.PutResult{}, wire.At(muxcore.OpPut, key, err)
+			return muxcore.PutResult{}, muxcore.At(muxcore.OpPut, key, err)
 		}
 	}
 	existed := p.old != nil
@@ -68,7 +68,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	case err != nil && ctx.Err() != nil:
 		return muxcore.PutResult{}, wire.Broke(ctx, muxcore.OpPut, key, err)
 	case err != nil:
-		return muxcore.PutResult{}, wire.At(muxcore.OpPut, key, err)
+		return muxcore.PutResult{}, muxcore.At(muxcore.OpPut, key, err)
 	case !whole:
 		return muxcore.PutResult{}, wire.TooEarly(key)
 	}
@@ -109,7 +109,7 @@ func checkWrite(op muxcore.Op, key string, cond *muxcore.Conditions, f *found) e
 		info = &f.info
 	}
 	if err := cond.CheckWrite(key, info); err != nil {
-		return wire.At(op, key, err)
+		return muxcore.At(op, key, err)
 	}
 	if f != nil && f.native == "" {
 		return &muxcore.Error{Code: muxcore.CodeUnsupported, Op: op, Key: key, Err: errNoTag}
@@ -259,7 +259,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts muxcore.DeleteOptio
 				return muxcore.DeleteResult{}, err
 			}
 			if err := s.checkHonours(ctx, muxcore.OpDelete, key, kindDelete); err != nil {
-				return muxcore.DeleteResult{}, wire.At(muxcore.OpDelete, key, err)
+				return muxcore.DeleteResult{}, muxcore.At(muxcore.OpDelete, key, err)
 			}
 			c.header = guardFor(&f)
 		}

@@ -67,7 +67,7 @@ func located(ctx context.Context, q *question, err error) error {
 	if ctx.Err() != nil {
 		return wire.Broke(ctx, q.op, q.key, err)
 	}
-	return wire.At(q.op, q.key, err)
+	return muxcore.At(q.op, q.key, err)
 }
 
 // exchange sends q with the token of a, once.

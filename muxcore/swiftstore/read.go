@@ -60,7 +60,7 @@ func (s *Store) stat(ctx context.Context, op muxcore.Op, key string, cond muxcor
 	}
 	info := infoOf(key, resp.Header, resp.ContentLength)
 	if err := cond.CheckRead(&info); err != nil {
-		return muxcore.Info{}, wire.At(op, key, err)
+		return muxcore.Info{}, muxcore.At(op, key, err)
 	}
 	return info, nil
 }
@@ -100,7 +100,7 @@ func (s *Store) unsatisfied(ctx context.Context, key string, opts *muxcore.GetOp
 	}
 	if info.Size >= 0 {
 		if _, _, err := opts.Resolve(&info); err != nil {
-			return nil, false, wire.At(muxcore.OpGet, key, err)
+			return nil, false, muxcore.At(muxcore.OpGet, key, err)
 		}
 	}
 	return nil, true, nil
@@ -126,7 +126,7 @@ func openPart(ctx context.Context, key string, opts *muxcore.GetOptions, resp *h
 	info := infoOf(key, resp.Header, r.SizeFor(want))
 	if err := opts.Conditions.CheckRead(&info); err != nil {
 		wire.Drain(resp)
-		return nil, false, wire.At(muxcore.OpGet, key, err)
+		return nil, false, muxcore.At(muxcore.OpGet, key, err)
 	}
 	if !opts.RangeApplies(&info) {
 		wire.Drain(resp)
@@ -155,7 +155,7 @@ func openWhole(ctx context.Context, key string, opts *muxcore.GetOptions, resp *
 	}
 	if err != nil {
 		wire.Drain(resp)
-		return nil, wire.At(muxcore.OpGet, key, err)
+		return nil, muxcore.At(muxcore.OpGet, key, err)
 	}
 	opened := wire.Open(ctx, &info, resp, offset, length)
 	opened.Body.Skipped(offset)
@@ -170,7 +170,7 @@ func openUnsized(ctx context.Context, opts *muxcore.GetOptions, info *muxcore.In
 	}
 	if err != nil {
 		_ = resp.Body.Close()
-		return nil, wire.At(muxcore.OpGet, info.Key, err)
+		return nil, muxcore.At(muxcore.OpGet, info.Key, err)
 	}
 	return &wire.Open(ctx, info, resp, 0, -1).Object, nil
 }

@@ -24,25 +24,12 @@ func TooEarly(key string) error {
 // Begin is what every call begins with.
 func Begin(ctx context.Context, op muxcore.Op, key string) error {
 	if err := muxcore.CheckStoreKey(key); err != nil {
-		return At(op, key, err)
+		return muxcore.At(op, key, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return Broke(ctx, op, key, err)
 	}
 	return nil
-}
-
-// At says where an error that has a code happened.
-func At(op muxcore.Op, key string, err error) error {
-	located := muxcore.Error{Code: muxcore.CodeUnavailable, Err: err}
-	if e, ok := errors.AsType[*muxcore.Error](err); ok {
-		located = *e
-		if e != err { //nolint:errorlint // only the outermost can be replaced without losing what wraps it
-			located.Err = err
-		}
-	}
-	located.Op, located.Key = op, key
-	return &located
 }
 
 // Broke is the error of a request without an answer, or of a body without an end.
@@ -54,7 +41,7 @@ func Broke(ctx context.Context, op muxcore.Op, key string, err error) error {
 // the store.
 func UploaderFault(key string, err error) error {
 	if muxcore.CodeOf(err) != "" {
-		return At(muxcore.OpPut, key, err)
+		return muxcore.At(muxcore.OpPut, key, err)
 	}
 	return &muxcore.Error{Code: muxcore.CodeBodyMismatch, Op: muxcore.OpPut, Key: key, Err: err}
 }

@@ -52,7 +52,7 @@ type Pages struct {
 func (p *Pages) List(ctx context.Context, opts muxcore.ListOptions) iter.Seq2[muxcore.Entry, error] {
 	return func(yield func(muxcore.Entry, error) bool) {
 		if err := muxcore.CheckPrefix(opts.Prefix); err != nil {
-			yield(muxcore.Entry{}, At(muxcore.OpList, opts.Prefix, err))
+			yield(muxcore.Entry{}, muxcore.At(muxcore.OpList, opts.Prefix, err))
 			return
 		}
 		l := lister{Pages: p, opts: &opts, yield: yield, last: opts.After}
@@ -104,7 +104,7 @@ func (l *lister) run(ctx context.Context) error {
 // markerAfter is where the next page begins: after the last entry, and after all that is rolled up with it.
 func (l *lister) markerAfter(path, before string) string {
 	key := strings.TrimPrefix(path, l.Prefix)
-	rolled, ok := rollUp(l.opts, key)
+	rolled, ok := l.opts.RollUp(key)
 	if !ok {
 		return path
 	}
@@ -164,7 +164,7 @@ func (l *lister) entry(from *Listed) (muxcore.Entry, bool) {
 	if !from.Rolled && muxcore.CheckStoreKey(key) != nil {
 		return e, false
 	}
-	if rolled, ok := rollUp(l.opts, key); ok {
+	if rolled, ok := l.opts.RollUp(key); ok {
 		key = rolled
 		e = muxcore.Entry{Info: muxcore.Info{Key: key}, IsPrefix: true}
 		if from.Rolled && muxcore.CheckPrefix(key) != nil {

@@ -40,7 +40,7 @@ func (p Prefix) CheckKey(key string) error {
 // Begin is what every call on a key begins with.
 func (p Prefix) Begin(ctx context.Context, op muxcore.Op, key string) error {
 	if err := p.CheckKey(key); err != nil {
-		return At(op, key, err)
+		return muxcore.At(op, key, err)
 	}
 	return Begin(ctx, op, key)
 }

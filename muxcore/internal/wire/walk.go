@@ -91,22 +91,10 @@ func (w *Walk) worthwhile(dir string) bool {
 	case o.After > dir && !strings.HasPrefix(o.After, dir):
 		return false
 	}
-	if prefix, ok := rollUp(o, dir); ok && (prefix == w.rolled || prefix <= o.After) {
+	if prefix, ok := o.RollUp(dir); ok && (prefix == w.rolled || prefix <= o.After) {
 		return false
 	}
 	return true
-}
-
-// rollUp is the rolled-up prefix that key is in.
-func rollUp(o *muxcore.ListOptions, key string) (string, bool) {
-	if o.Delimiter == "" || !strings.HasPrefix(key, o.Prefix) {
-		return "", false
-	}
-	i := strings.Index(key[len(o.Prefix):], o.Delimiter)
-	if i < 0 {
-		return "", false
-	}
-	return key[:len(o.Prefix)+i+len(o.Delimiter)], true
 }
 
 // shows tells whether a list of this prefix has key.
@@ -122,7 +110,7 @@ func (w *Walk) object(m *Member) error {
 	}
 	e := muxcore.Entry{Info: m.Info}
 	e.Key = m.Key
-	if prefix, ok := rollUp(o, m.Key); ok {
+	if prefix, ok := o.RollUp(m.Key); ok {
 		if prefix == w.rolled {
 			return nil
 		}
