@@ -5,11 +5,16 @@
 #   ./xcaddy-build.sh run      build it and serve Caddyfile.example
 #   ./xcaddy-build.sh test     run every test, unit and integration
 #
+# With one more plugin, from a folder:
+#
+#   ./xcaddy-build.sh [run] --with example.com/yours=../yours
+#
 # It needs Go and git; all else is fetched, at pinned versions, by Go itself.
 # The tests use the race detector where there is a C compiler for it.
 set -euo pipefail
 unset CDPATH
 
+start=$PWD
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 cd -- "$root"
 # shellcheck source=.ci/env.sh
@@ -17,17 +22,35 @@ cd -- "$root"
 
 build_dir=$root/.build
 failed=()
+more=() # plugins to build in besides ours, as xcaddy takes them
 
 usage() { sed -n '2,/^set -/{/^#/s/^# \{0,1\}//p;}' "$root/xcaddy-build.sh"; }
 
-# build_caddy OUTPUT builds Caddy with this checkout as its only plugin. It runs
-# in .build, as xcaddy makes its scratch folder in the working folder on macOS.
+# add_plugin WITH adds one more plugin: MODULE or MODULE@VERSION, or MODULE=FOLDER,
+# which needs a version for the sake of xcaddy, though nobody has published one.
+add_plugin() {
+	local module=${1%%=*} folder
+	case $1 in
+	'' | =* | -*) die "--with needs a module, and may say the folder that it is in: --with example.com/yours=../yours" ;;
+	*=*)
+		folder=$(cd -- "$start" && cd -- "${1#*=}" 2>/dev/null && pwd) || die "--with $1: there is no folder ${1#*=}"
+		[ -f "$folder/go.mod" ] || die "--with $1: there is no go.mod in $folder"
+		case $module in *@*) ;; *) module=$module@v0.0.0 ;; esac
+		more+=(--with "$module=$folder")
+		;;
+	*) more+=(--with "$1") ;;
+	esac
+}
+
+# build_caddy OUTPUT builds Caddy with this checkout as its only plugin, but for
+# those of --with. It runs in .build, as xcaddy makes its scratch folder in the
+# working folder on macOS.
 build_caddy() {
 	local output=$1 log
 	mkdir -p "$build_dir"
 	log=$build_dir/xcaddy.log
 	if ! (cd "$build_dir" && go run "$XCADDY" build "$CADDY_VERSION" \
-		--with "$MODULE@v0.0.0=.." --output "$output") >"$log" 2>&1; then
+		--with "$MODULE@v0.0.0=.." ${more[@]+"${more[@]}"} --output "$output") >"$log" 2>&1; then
 		cat "$log" >&2
 		return 1
 	fi
@@ -150,15 +173,31 @@ cmd_test() {
 	((${#failed[@]} == 0 && failures == 0))
 }
 
+command=build
 case "${1-}" in
-'' | build | run | test)
-	pick_toolchain
-	set_build_flags
-	"cmd_${1:-build}"
+'' | --with) ;;
+build | run | test)
+	command=$1
+	shift
 	;;
--h | --help | help) usage ;;
+-h | --help | help)
+	usage
+	exit
+	;;
 *)
 	usage >&2
 	die "unknown argument '$1'"
 	;;
 esac
+while (($#)); do
+	[ "$command" != test ] || die "test takes no more arguments, got '$1'"
+	if [ "$1" != --with ]; then
+		usage >&2
+		die "unknown argument '$1'"
+	fi
+	add_plugin "${2-}"
+	shift 2
+done
+pick_toolchain
+set_build_flags
+"cmd_$command"
