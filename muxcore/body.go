@@ -28,6 +28,9 @@ type CheckedBody struct {
 	n    int64 // read so far
 	sums []sum
 	err  error // what ended it
+
+	beside *[largeSize]byte // what is being summed while the reader goes on
+	summed chan struct{}    // closed when that is done; nil: there is none
 }
 
 type sum struct {
@@ -70,15 +73,16 @@ func (c *CheckedBody) Read(p []byte) (int, error) {
 	if c.size >= 0 && int64(len(p)) > c.size-c.n {
 		p = p[:c.size-c.n]
 	}
+	if len(c.sums) > 0 {
+		p = p[:min(len(p), largeSize)]
+	}
 	n, err := 0, error(nil)
 	if len(p) > 0 {
 		n, err = c.src.Read(p)
 	}
 	c.n += int64(n)
-	for _, s := range c.sums {
-		s.hash.Write(p[:n])
-	}
 	atEnd := c.size >= 0 && c.n == c.size
+	c.sum(p[:n], !atEnd && err == nil)
 	switch {
 	case atEnd && (err == nil || errors.Is(err, io.EOF)):
 		err = c.finish(err == nil)
@@ -90,11 +94,59 @@ func (c *CheckedBody) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	c.err = err
+	c.endWith(err)
 	if atEnd && !errors.Is(err, io.EOF) {
 		n = 0 // the last bytes of a wrong body stay here
 	}
 	return n, err
+}
+
+// besideSize is from how many bytes on it is worth a copy and a goroutine to sum them while the caller writes and reads on.
+const besideSize = 32 << 10
+
+// sum adds p to the sums, beside what the caller does next if there is more to come. No goroutine outlives its piece.
+func (c *CheckedBody) sum(p []byte, more bool) {
+	if len(c.sums) == 0 {
+		return
+	}
+	c.catchUp()
+	if !more || len(p) < besideSize {
+		c.write(p)
+		return
+	}
+	if c.beside == nil {
+		c.beside = larges.Get().(*[largeSize]byte)
+	}
+	piece, summed := c.beside[:copy(c.beside[:], p)], make(chan struct{})
+	c.summed = summed
+	go func() {
+		defer close(summed)
+		c.write(piece)
+	}()
+}
+
+// catchUp waits until the sums have all that was read.
+func (c *CheckedBody) catchUp() {
+	if c.summed != nil {
+		<-c.summed
+		c.summed = nil
+	}
+}
+
+// endWith keeps what ended the body, and gives back what it used.
+func (c *CheckedBody) endWith(err error) {
+	c.err = err
+	c.catchUp()
+	if c.beside != nil {
+		larges.Put(c.beside)
+		c.beside = nil
+	}
+}
+
+func (c *CheckedBody) write(p []byte) {
+	for _, s := range c.sums {
+		s.hash.Write(p)
+	}
 }
 
 // finish looks for bytes past the end and compares the digests; io.EOF means that all is well.
@@ -115,6 +167,7 @@ func (c *CheckedBody) finish(lookPast bool) error {
 			return err
 		}
 	}
+	c.catchUp()
 	for _, s := range c.sums {
 		if got := s.hash.Sum(nil); s.want != nil && !bytes.Equal(got, s.want) {
 			return mismatch(fmt.Errorf("%s of the body is %x, declared was %x", s.name, got, s.want))

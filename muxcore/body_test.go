@@ -83,6 +83,31 @@ type idle struct{}
 
 func (idle) Read([]byte) (int, error) { return 0, nil }
 
+// A large body is summed beside what its reader does, who may use the buffer for something else at once.
+func TestALargeBodyIsSummedAsItWas(t *testing.T) {
+	body := strings.Repeat("0123456789abcdef", 1<<16)
+	right, wrong := digestsOf(body), digestsOf("another")
+	for _, size := range []int64{int64(len(body)), -1} {
+		for _, most := range []int{1 << 10, besideSize, largeSize, 3 * largeSize} {
+			for _, want := range []Digests{right, {SHA256: wrong.SHA256}} {
+				c := CheckBody(strings.NewReader(body), size, want)
+				var got bytes.Buffer
+				buf := make([]byte, most)
+				var err error
+				for err == nil {
+					var n int
+					n, err = c.Read(buf)
+					got.Write(buf[:n])
+					clear(buf)
+				}
+				if fine := bytes.Equal(want.SHA256, right.SHA256); fine != c.Complete() || fine && got.String() != body || !fine && (!errors.Is(err, ErrBodyMismatch) || size >= 0 && got.Len() == len(body)) {
+					t.Errorf("%d bytes at a time of %d, rightly declared: %v: read %d, %v", most, size, fine, got.Len(), err)
+				}
+			}
+		}
+	}
+}
+
 func TestABodyThatNeitherGoesOnNorEndsIsGivenUp(t *testing.T) {
 	c := CheckBody(io.MultiReader(strings.NewReader("body"), idle{}), 4, Digests{})
 	if got, err := io.ReadAll(c); !errors.Is(err, io.ErrNoProgress) || c.Complete() || len(got) > 3 {
