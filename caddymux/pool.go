@@ -6,8 +6,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
@@ -166,8 +168,25 @@ func (t *tree) release() {
 	close(t.done)
 }
 
+// lateness is how long a tree without a successor stays for requests of the config that has ended. Caddy ends a config while such requests are
+// still on their way through its handlers.
+var lateness = 2 * time.Second
+
 // Destruct implements caddy.Destructor: no config uses the tree any more. Requests may, and then they close it.
 func (t *tree) Destruct() error {
+	if lateness > 0 && t.made.Load() && !caddy.Exiting() && !t.alone.Load() && !t.hasSuccessor() {
+		time.AfterFunc(lateness, func() {
+			if err := t.close(); err != nil {
+				caddy.Log().Named("storage_mux").Error("closing a tree", zap.String("tree", t.name), zap.Error(err))
+			}
+		})
+		return nil
+	}
+	return t.close()
+}
+
+// close is release by the configs.
+func (t *tree) close() error {
 	t.release()
 	select {
 	case <-t.done:
@@ -175,6 +194,16 @@ func (t *tree) Destruct() error {
 	default:
 		return nil
 	}
+}
+
+// hasSuccessor tells whether late requests find a tree of the same name instead.
+func (t *tree) hasSuccessor() bool {
+	next := newest(t.name)
+	if next == nil {
+		return false
+	}
+	next.release()
+	return true
 }
 
 // watchBy makes an observer the one that is told of events; when it leaves, the one before it is again.

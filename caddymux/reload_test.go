@@ -167,6 +167,45 @@ func TestATreeClosesOnceWithItsLastUser(t *testing.T) {
 	got.release()
 }
 
+// A tree that a reload removes or renames is there for the requests that are still on their way to it.
+func TestATreeWithoutASuccessorStaysForLateRequests(t *testing.T) {
+	lateness = time.Hour
+	defer func() { lateness = 0 }()
+	h := provisioned(t, "storage_mux memory:")
+	one := h.tree
+	opened := func() {
+		t.Helper()
+		if _, err := one.acquire(); err != nil {
+			t.Fatal(err)
+		}
+		one.release()
+	}
+	opened()
+	if err := h.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	opened()
+	if err := one.close(); err != nil {
+		t.Fatal(err)
+	}
+	<-one.done
+
+	unopened := provisioned(t, "storage_mux memory:")
+	if err := unopened.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	<-unopened.tree.done
+
+	edited := provisioned(t, "storage_mux memory: {\n timeout 3s\n}")
+	one = edited.tree
+	opened()
+	provisioned(t, "storage_mux memory: {\n timeout 4s\n}")
+	if err := edited.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	<-one.done // late requests go to the other
+}
+
 func TestReloadsUnderLoadLoseNoRequest(t *testing.T) {
 	const tree = "storage_mux {\n name t\n writable\n timeout %ds\n backend d file {{dir}}/d {\n create_root\n }\n}"
 	c := run(t, fmt.Sprintf(tree, 1))

@@ -3,6 +3,9 @@ package integration_test
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
@@ -40,4 +43,40 @@ func TestCase024AProbeThatAReloadCancelsIsNoFailure(t *testing.T) {
 	if len(wrong) > 0 {
 		t.Errorf("wrong answers (status: times) to 100 requests: %v", wrong)
 	}
+}
+
+// Requests that come to a tree once its config has ended find it, whatever the next config calls it.
+func TestARenamedTreeRefusesNoRequest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := func(i int) string {
+		return fmt.Sprintf("storage_mux {\nname t%d\nwritable\nbackend d file {$DIR} {\ncreate_root\n}\n}", i)
+	}
+	c := rig.Start(t, config(0), rig.Env("DIR", filepath.Join(dir, "d")))
+	if r := c.Do(rig.Request{Method: http.MethodPut, Path: "/x", Body: strings.NewReader("body")}); r.Status != http.StatusCreated {
+		t.Fatal(r.Status)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if r, err := c.Try(rig.Request{Path: "/x"}); err == nil && (r.Status != http.StatusOK || string(r.Body) != "body") {
+					t.Errorf("%d %q", r.Status, r.Body)
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		if msg := c.Load(config(i + 1)); msg != "" {
+			t.Error(msg)
+		}
+	}
+	close(stop)
+	wg.Wait()
 }
