@@ -2,7 +2,6 @@ package rig
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -281,6 +280,3 @@ func (c *Caddy) finish() {
 		c.tb.Logf("the end of Caddy's log:\n%s", c.Log.tail(40))
 	}
 }
-
-// String names a Caddy in messages.
-func (c *Caddy) String() string { return fmt.Sprintf("caddy at %s", c.Addr()) }

@@ -105,7 +105,12 @@ func (s *Store) codingOf(ctx context.Context, key string) (string, error) {
 func (s *Store) remove(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
-	if resp, err := s.exchange(ctx, muxcore.OpDelete, key, s.request(ctx, http.MethodDelete, s.base.of(key), s.header)); err == nil { //nolint:bodyclose // drained
+	s.discard(ctx, muxcore.OpDelete, key)
+}
+
+// discard asks the origin to delete what this store has left there. Nobody is waiting to hear whether it did.
+func (s *Store) discard(ctx context.Context, op muxcore.Op, key string) {
+	if resp, err := s.exchange(ctx, op, key, s.request(ctx, http.MethodDelete, s.base.of(key), s.header)); err == nil { //nolint:bodyclose // drained
 		wire.Drain(resp)
 	}
 }

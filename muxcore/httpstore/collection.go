@@ -56,10 +56,7 @@ func (s *Store) clear(ctx context.Context, key string) bool {
 		s.move(back, aside, dir)
 		return false
 	}
-	resp, err := s.exchange(ctx, muxcore.OpPut, key, s.request(ctx, http.MethodDelete, s.base.of(aside), s.header)) //nolint:bodyclose // drained below
-	if err == nil {
-		wire.Drain(resp)
-	}
+	s.discard(ctx, muxcore.OpPut, aside)
 	s.parents.forget()
 	return true
 }
