@@ -24,7 +24,7 @@ const backendNamespace = "storage_mux.backends"
 type BackendType interface {
 	caddy.Module
 
-	// OpenStore makes the store. It is called once at most, after Provision, and must neither dial nor create anything
+	// OpenStore makes the store. A tree calls it once at most, after Provision. It must neither dial nor create anything
 	// yet: a dead backend cannot keep Caddy from starting. The store must not use the caddy.Context of the module, as it
 	// may outlive it; if it is an io.Closer, the tree closes it when the last config and the last request have let go.
 	OpenStore() (muxcore.Store, error)
@@ -59,6 +59,10 @@ type (
 	// FileReader is a type that reads files when its store is opened, such as certificates. What is in them counts as its config:
 	// with an edit of one, the next load of a config makes the backend anew.
 	FileReader interface{ ReadsFiles() []string }
+
+	// InProcess is a type that may keep its objects in the process that opened it, where another process, such as a command, does not
+	// see them.
+	InProcess interface{ InProcess() bool }
 )
 
 // newBackendType makes an empty module of a type. The error lists the types that there are.

@@ -83,7 +83,7 @@ func (b *BunnyBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := onlyArgument(d, "bunny", "zone", &b.Zone); err != nil {
 		return err
 	}
-	if err := ParseOptions(d, sharedWords("bunny"),
+	if err := ParseOptions(d, SharedWords("bunny"),
 		Option{Word: "region", Parse: TextOption(&b.Region)},
 		Option{Word: "access_key", Parse: TextOption(&b.AccessKey)},
 		Option{Word: "pull_zone", Parse: addressOption(&b.PullZone)},

@@ -86,7 +86,7 @@ func (b *FileBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("file: unexpected word %q", d.Val())
 	}
-	return ParseOptions(d, sharedWords("file"),
+	return ParseOptions(d, SharedWords("file"),
 		Option{Word: "create_root", Parse: FlagOption(&b.CreateRoot)},
 		Option{Word: "mode", Parse: b.parseMode},
 	)

@@ -92,7 +92,7 @@ func (b *HTTPBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("http: unexpected word %q", d.Val())
 	}
-	return ParseOptions(d, sharedWords("http"),
+	return ParseOptions(d, SharedWords("http"),
 		Option{Word: "header", Repeats: true, Parse: b.parseHeader},
 		Option{Word: "health_uri", Parse: TextOption(&b.HealthURI)},
 		Option{Word: "tls_ca_file", Parse: TextOption(&b.TLSCAFile)},

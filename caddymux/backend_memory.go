@@ -59,7 +59,7 @@ func (b *MemoryBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("memory: unexpected word %q", d.Val())
 	}
-	return ParseOptions(d, sharedWords("memory"))
+	return ParseOptions(d, SharedWords("memory"))
 }
 
 // Schemes implements [Locator].

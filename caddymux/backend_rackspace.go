@@ -78,7 +78,7 @@ func (b *RackspaceBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := onlyArgument(d, "rackspace", "container", &b.Container); err != nil {
 		return err
 	}
-	if err := ParseOptions(d, sharedWords("rackspace"),
+	if err := ParseOptions(d, SharedWords("rackspace"),
 		Option{Word: "user", Parse: TextOption(&b.User)},
 		Option{Word: "key", Parse: TextOption(&b.Key)},
 		Option{Word: "region", Parse: TextOption(&b.Region)},

@@ -90,7 +90,7 @@ func (b *S3Backend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := onlyArgument(d, "s3", "bucket", &b.Bucket); err != nil {
 		return err
 	}
-	if err := ParseOptions(d, sharedWords("s3"),
+	if err := ParseOptions(d, SharedWords("s3"),
 		Option{Word: "endpoint", Parse: addressOption(&b.Endpoint)},
 		Option{Word: "region", Parse: TextOption(&b.Region)},
 		Option{Word: "access_key", Parse: TextOption(&b.AccessKey)},

@@ -88,7 +88,7 @@ func (b *SwiftBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := onlyArgument(d, "swift", "container", &b.Container); err != nil {
 		return err
 	}
-	if err := ParseOptions(d, sharedWords("swift"),
+	if err := ParseOptions(d, SharedWords("swift"),
 		Option{Word: "auth_url", Parse: addressOption(&b.AuthURL)},
 		Option{Word: "user", Parse: TextOption(&b.User)},
 		Option{Word: "key", Parse: TextOption(&b.Key)},

@@ -58,7 +58,7 @@ func (b *UseBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("use: unexpected word %q", d.Val())
 	}
-	return ParseOptions(d, sharedWords(useType))
+	return ParseOptions(d, SharedWords(useType))
 }
 
 // used is a tree that another one has as a backend, and keeps open.

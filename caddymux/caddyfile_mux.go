@@ -236,7 +236,7 @@ func (p *muxParser) nested(d *caddyfile.Dispenser) (*Mux, error) {
 	if err := inner.head(d); err != nil {
 		return nil, err
 	}
-	if err := ParseOptions(d, sharedWords(muxType), inner.options()...); err != nil {
+	if err := ParseOptions(d, SharedWords(muxType), inner.options()...); err != nil {
 		return nil, err
 	}
 	return inner.m, inner.check(&start)
@@ -301,10 +301,7 @@ func (b *Backend) options() []Option {
 
 // SharedWords are the words of the options that all types share, for [ParseOptions]: they may stand in the block of a backend, and are
 // taken out of it before its type sees the rest.
-func SharedWords(kind string) []string { return sharedWords(kind) }
-
-// sharedWords are the words of the options that all types share.
-func sharedWords(kind string) []string {
+func SharedWords(kind string) []string {
 	b := Backend{Type: kind}
 	return words(b.options())
 }

@@ -19,10 +19,6 @@ import (
 	"github.com/suaveplan/caddy-storage-mux/muxcore/journal"
 )
 
-// InProcess is a [BackendType] that may keep its objects in the process that opened it, where another process, such as a
-// command, does not see them.
-type InProcess interface{ InProcess() bool }
-
 // commandTrees are the trees of a config, provisioned alone.
 type commandTrees struct {
 	app   *App

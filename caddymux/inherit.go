@@ -207,12 +207,7 @@ func (l *legacy) core() *muxcore.State {
 }
 
 // dotted is the name of a backend of the mux in the tree.
-func (b *branch) dotted(name string) string {
-	if b.scope == "" {
-		return name
-	}
-	return b.scope + "." + name
-}
+func (b *branch) dotted(name string) string { return joinName(b.scope, name) }
 
 // names of the backends in the config, in its order: an edit of that is an edit of the list.
 func (b *branch) names() []string {

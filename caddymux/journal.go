@@ -86,11 +86,7 @@ func (b *branch) placeJournals(inherited, scope string) error {
 		if nested == nil {
 			continue
 		}
-		inner := b.members[i].Name
-		if scope != "" {
-			inner = scope + "." + inner
-		}
-		if err := nested.placeJournals(b.journal, inner); err != nil {
+		if err := nested.placeJournals(b.journal, joinName(scope, b.members[i].Name)); err != nil {
 			return err
 		}
 	}

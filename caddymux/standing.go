@@ -75,6 +75,7 @@ func (s seat) below(one *member) seat {
 	return next
 }
 
+// joinName is the dotted name of a backend of the mux that is named above, "" for the outermost.
 func joinName(above, name string) string {
 	if above == "" {
 		return name

@@ -29,14 +29,16 @@ func (*Backend) CaddyModule() caddy.ModuleInfo {
 
 // Validate implements caddy.Validator.
 func (b *Backend) Validate() error {
-	_, err := b.OpenStore()
+	_, err := New(b.settings())
 	return err
 }
 
 // OpenStore implements caddymux.BackendType.
 func (b *Backend) OpenStore() (muxcore.Store, error) {
-	return New(Settings{File: b.File, MaxSize: b.MaxSize})
+	return New(b.settings())
 }
+
+func (b *Backend) settings() Settings { return Settings{File: b.File, MaxSize: b.MaxSize} }
 
 // UnmarshalCaddyfile sets up the backend from Caddyfile tokens:
 //

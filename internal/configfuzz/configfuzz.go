@@ -13,8 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Dashes stand between config and meaning in golden files.
-const Dashes = "----------\n"
+// dashes stand between config and meaning in golden files.
+const dashes = "----------\n"
 
 // Unmarshal is the parser of a module that is one.
 func Unmarshal(m caddyfile.Unmarshaler) func(*caddyfile.Dispenser) (any, error) {
@@ -29,7 +29,7 @@ func Unmarshal(m caddyfile.Unmarshaler) func(*caddyfile.Dispenser) (any, error) 
 func Caddyfile(f *testing.F, word string, m caddy.Module, parse func(*caddyfile.Dispenser) (any, error)) {
 	f.Helper()
 	for _, golden := range goldens(f) {
-		text, _, _ := strings.Cut(golden, Dashes)
+		text, _, _ := strings.Cut(golden, dashes)
 		if i := strings.Index(text, word); i >= 0 {
 			f.Add(strings.TrimSuffix(strings.TrimSpace(text[i:]), "}"))
 		}
@@ -62,7 +62,7 @@ func Caddyfile(f *testing.F, word string, m caddy.Module, parse func(*caddyfile.
 func JSON(f *testing.F, m caddy.Module, key, value string) {
 	f.Helper()
 	for _, golden := range goldens(f) {
-		_, text, _ := strings.Cut(golden, Dashes)
+		_, text, _ := strings.Cut(golden, dashes)
 		var whole any
 		if json.Unmarshal([]byte(text), &whole) == nil {
 			walk(whole, func(o map[string]any) {

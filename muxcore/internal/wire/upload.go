@@ -116,13 +116,13 @@ func (u *Upload) Rewinds() bool {
 	return true
 }
 
-// Settle takes the body back when the Put is over: see [Upload.TakeBack]. Once ctx has ended it waits less.
+// Settle takes the body back when the Put is over: see [Upload.takeBack]. Once ctx has ended it waits less.
 func (u *Upload) Settle(ctx context.Context) (whole bool, err error) {
 	wait := patience
 	if ctx.Err() != nil {
 		wait /= 5
 	}
-	return u.TakeBack(wait)
+	return u.takeBack(wait)
 }
 
 // Over ends the exchange of a Put that was answered with resp or ended with err: the body is taken back (see [Upload.Settle]), the answer
@@ -138,9 +138,9 @@ func (u *Upload) Over(ctx context.Context, key string, resp *http.Response, err 
 	return whole, err
 }
 
-// TakeBack ends the transport's reading. whole tells whether all of the body was read and found right; err is what else
+// takeBack ends the transport's reading. whole tells whether all of the body was read and found right; err is what else
 // ended it. A read that is still under way after the time given is left to itself: nothing is known then.
-func (u *Upload) TakeBack(wait time.Duration) (whole bool, err error) {
+func (u *Upload) takeBack(wait time.Duration) (whole bool, err error) {
 	u.goneOnce.Do(func() { close(u.gone) })
 	select {
 	case <-u.turn:
@@ -266,7 +266,7 @@ func (u *Upload) Send(ctx context.Context, key string, t http.RoundTripper, req 
 	select {
 	case r = <-done:
 	case <-ctx.Done():
-		_, _ = u.TakeBack(0)
+		_, _ = u.takeBack(0)
 		late := time.NewTimer(patience)
 		defer late.Stop()
 		select {
