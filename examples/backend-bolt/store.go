@@ -1,9 +1,9 @@
 // Package bolt keeps objects in one file, a bbolt database. It is the example of a backend in a module of its own: it uses
 // nothing but what the core and the plugin export, and passes the suite.
 //
-// Build Caddy with it beside the plugin:
+// Build Caddy with it beside the plugin, from the root of a checkout:
 //
-//	xcaddy build --with github.com/suaveplan/caddy-storage-mux --with github.com/suaveplan/caddy-storage-mux/examples/backend-bolt
+//	./xcaddy-build.sh --with github.com/suaveplan/caddy-storage-mux/examples/backend-bolt=examples/backend-bolt
 package bolt
 
 import (
