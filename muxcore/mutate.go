@@ -8,6 +8,11 @@ import (
 	"strings"
 )
 
+var (
+	errOriginStays = errors.New("the origin of a shield cannot be removed")
+	errLastWeight  = errors.New("no other backend has a weight")
+)
+
 // Add puts a backend at the end of the list. mux is "" for this mux, or the dotted name of one nested in it. Errors have
 // CodeBackendNameConflict, CodeInvalidWeight, CodeRecursionDepthExceeded or CodeBackendNotFound (no such mux).
 func (m *Mux) Add(mux string, cfg Backend) error {
