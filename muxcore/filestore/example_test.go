@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
@@ -40,4 +41,37 @@ func ExampleNew() {
 	// Output:
 	// text/plain; charset=utf-8 "world" <nil>, bytes 7 to 12 of 12
 	// STORAGE.INVALID_KEY
+}
+
+// Small files that are read often come out of memory: one cache for all folders of a process.
+func ExampleNewCache() {
+	root, err := os.MkdirTemp("", "filestore")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(root)
+	cache := filestore.NewCache(16 << 20)
+	for _, folder := range []string{"site", "images"} {
+		if err := os.Mkdir(filepath.Join(root, folder), 0o700); err != nil {
+			panic(err)
+		}
+		store, err := filestore.New(filestore.Settings{Root: filepath.Join(root, folder), Cache: cache})
+		if err != nil {
+			panic(err)
+		}
+		defer store.Close()
+		ctx := context.Background()
+		if _, err := store.Put(ctx, "name.txt", strings.NewReader(folder), -1, muxcore.PutOptions{}); err != nil {
+			panic(err)
+		}
+		o, err := store.Get(ctx, "name.txt", muxcore.GetOptions{})
+		if err != nil {
+			panic(err)
+		}
+		text, err := io.ReadAll(o.Body)
+		fmt.Println(string(text), err, o.Body.Close())
+	}
+	// Output:
+	// site <nil> <nil>
+	// images <nil> <nil>
 }
