@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/reload"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
@@ -38,10 +39,12 @@ func TestTheHandlerGuardsAChainAsOnePath(t *testing.T) {
 				t.Fatalf("GET %s = %d, %v", failing.path, got.status, got.err)
 			}
 		}
-		got := r.want("/", 503)
-		if got.header.Get("Retry-After") != "1" {
-			t.Errorf("Retry-After = %q after %s, want 1", got.header.Get("Retry-After"), failing.path)
-		}
+		r.whileOpen("app", failing.path, func() string {
+			if got := r.get("/"); got.status != 503 || got.header.Get("Retry-After") != "1" {
+				return fmt.Sprintf("GET / = %d, %v, Retry-After %q after %s; want 503 and 1", got.status, got.err, got.header.Get("Retry-After"), failing.path)
+			}
+			return ""
+		})
 		r.eventually("half-open", func() bool { return r.pathOf("app").State == breaker.HalfOpen })
 		if got := r.want("/", 200); got.body != "well" || got.header.Get("Retry-After") != "" {
 			t.Errorf("GET / = %q, Retry-After %q", got.body, got.header.Get("Retry-After"))
@@ -57,7 +60,7 @@ func TestTheHandlerGuardsAChainAsOnePath(t *testing.T) {
 
 func TestTheHandlerSeesNeitherClientsNorRefusalsFurtherOnAsFailures(t *testing.T) {
 	o := newOrigin(t)
-	r := start(t, "", handlerSite("")+strings.Replace(br(o, ""), "150ms", "1m", 1))
+	r := start(t, "", handlerSite("")+long(br(o, "")))
 	o.delay.Store(int64(2 * time.Second))
 	for range 5 {
 		r.cancelled(20 * time.Millisecond)
@@ -73,7 +76,7 @@ func TestTheHandlerSeesNeitherClientsNorRefusalsFurtherOnAsFailures(t *testing.T
 }
 
 func TestTheHandlerLetsTheErrorRouteAnswer(t *testing.T) {
-	r := start(t, "", handlerSite("")+`
+	r := start(t, "", strings.Replace(handlerSite(""), "200ms", "1h", 1)+`
 	error /error 500
 	handle_errors 503 {
 		respond "stale {http.relay_breaker.code}" 200
@@ -98,21 +101,20 @@ func TestTheSlotGuardsAWholeProxy(t *testing.T) {
 			"circuit_breaker": {"type": "relay_breaker", "path_id": "pool", "failure_threshold": 2, "success_threshold": 1, "open_duration": "150ms", "slow_call": "1h"}
 		}]}]}}}}
 	}`, t.TempDir(), r.socket, o.addr())
-	if err := caddy.Stop(); err != nil { // or the old server might still answer
-		t.Fatal(err)
-	}
-	if err := caddy.Load([]byte(cfg), true); err != nil {
+	if err := reload.Load([]byte(cfg)); err != nil {
 		t.Fatal(err)
 	}
 	r.client.CloseIdleConnections()
 	o.status.Store(500)
 	r.want("/x", 500)
 	r.want("/x", 500)
-	hits := o.hits.Load()
-	r.want("/x", 503)
-	if o.hits.Load() != hits || r.pathOf("pool").State != breaker.Open {
-		t.Fatalf("%v with %d hits more, want OPEN with 0", r.pathOf("pool").State, o.hits.Load()-hits)
-	}
+	r.whileOpen("pool", "/x", func() string {
+		hits := o.hits.Load()
+		if got := r.get("/x"); got.status != 503 || o.hits.Load() != hits {
+			return fmt.Sprintf("GET /x = %d, %v, with %d hits more; want 503 with 0", got.status, got.err, o.hits.Load()-hits)
+		}
+		return ""
+	})
 	o.status.Store(200)
 	r.eventually("half-open", func() bool { return r.pathOf("pool").State == breaker.HalfOpen })
 	r.want("/x", 200)

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +20,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/suaveplan/caddy-storage-mux/internal/reload"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/breaker"
 )
 
@@ -108,6 +112,9 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// patience is for what comes at once where nothing is wrong: a test waits for it on the busiest of machines.
+const patience = 2 * time.Minute
+
 // rig is a Caddy in this process, and a client for it.
 type rig struct {
 	t      testing.TB
@@ -131,7 +138,7 @@ func start(t testing.TB, global, site string) *rig {
 		},
 		MaxIdleConnsPerHost: 100,
 	}
-	r.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	r.client = &http.Client{Transport: transport, Timeout: patience}
 	t.Cleanup(transport.CloseIdleConnections)
 	return r
 }
@@ -139,29 +146,42 @@ func start(t testing.TB, global, site string) *rig {
 // startTCP is start for upstreams that need to know an IP address of the client.
 func startTCP(t testing.TB, site string) *rig {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	free.Close()
 	r := start(t, "", "respond never")
-	_, port, _ := strings.Cut(addr, ":")
-	text := fmt.Sprintf("{\nadmin off\npersist_config off\nstorage file_system %q\nlog {\noutput discard\n}\n}\nhttp://:%s {\nbind 127.0.0.1\n%s\n}",
-		t.TempDir(), port, site)
+	text := fmt.Sprintf("{\nadmin off\npersist_config off\nstorage file_system %q\nlog {\noutput discard\n}\n}\nhttp://:0 {\nbind 127.0.0.1\n%s\n}",
+		t.TempDir(), site)
 	cfg, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := caddy.Load(cfg, true); err != nil {
+	if err := reload.Load(cfg); err != nil {
 		t.Fatal(err)
 	}
+	addr := listening(t)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	r.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	r.client = &http.Client{Transport: transport, Timeout: patience}
 	return r
+}
+
+// listening is the address that the only server of the running config was given.
+func listening(t testing.TB) string {
+	t.Helper()
+	app, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs []string
+	for _, server := range app.(*caddyhttp.App).Servers {
+		for _, listener := range server.Listeners() {
+			addrs = append(addrs, listener.Addr().String())
+		}
+	}
+	if len(addrs) != 1 {
+		t.Fatalf("Caddy listens on %v, want one address", addrs)
+	}
+	return addrs[0]
 }
 
 // load makes Caddy run this config instead, as a reload does.
@@ -178,7 +198,6 @@ func (r *rig) load(global, site string) {
 }
 http:// {
 	bind unix/%s
-	respond /_ready 204
 	%s
 }
 `, r.t.TempDir(), global, r.socket, site)
@@ -186,17 +205,11 @@ http:// {
 	if err != nil {
 		r.t.Fatalf("adapting: %v\n%s", err, text)
 	}
-	if err := caddy.Load(cfg, true); err != nil {
+	if err := reload.Load(cfg); err != nil {
 		r.t.Fatalf("loading: %v\n%s", err, text)
 	}
 	if r.client != nil {
-		// The old server may still take a connection, only to close it.
-		for streak := 0; streak < 3; streak++ {
-			r.client.CloseIdleConnections()
-			if r.get("/_ready").status != http.StatusNoContent {
-				streak = 0
-			}
-		}
+		r.client.CloseIdleConnections() // they lead to the servers of the config before
 	}
 }
 
@@ -241,6 +254,17 @@ func (r *rig) want(path string, status int) reply {
 	return got
 }
 
+// wantRetryAfter wants a refusal that says how many seconds are left until a time.
+func (r *rig) wantRetryAfter(due time.Time) {
+	r.t.Helper()
+	most := time.Until(due)
+	got := r.want("/x", http.StatusServiceUnavailable).header.Get("Retry-After")
+	least := time.Until(due)
+	if n, err := strconv.Atoi(got); err != nil || float64(n) < math.Ceil(least.Seconds()) || float64(n) > math.Ceil(most.Seconds()) {
+		r.t.Errorf("Retry-After = %q, want the seconds to the first trial: %s to %s", got, least, most)
+	}
+}
+
 // path is what operators see of the path to o, in whatever registry.
 func (r *rig) path(o *origin) pathView { r.t.Helper(); return r.pathOf(o.addr()) }
 
@@ -268,13 +292,13 @@ func (r *rig) becomes(o *origin, want breaker.State) pathView {
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-deadline:
-			r.t.Fatalf("waited 10s for %s; paths: %s", what, dump(r.t))
+			r.t.Fatalf("waited %s for %s; paths: %s", patience, what, dump(r.t))
 		case <-tick.C:
 		}
 	}
@@ -289,8 +313,33 @@ func dump(t testing.TB) string {
 	return string(text)
 }
 
+// whileOpen has ask find out how an open path is: "" or what is wrong with it. Where
+// its time was over before ask was done, on a busy machine, that says nothing: the path
+// is opened again by what fails there, and it is asked again.
+func (r *rig) whileOpen(upstream, failing string, ask func() string) {
+	r.t.Helper()
+	for {
+		r.eventually("the path to open", func() bool {
+			if r.pathOf(upstream).State == breaker.Open {
+				return true
+			}
+			r.get(failing)
+			return false
+		})
+		before := r.pathOf(upstream)
+		wrong := ask()
+		if after := r.pathOf(upstream); after.State != breaker.Open || after.OpenedTotal != before.OpenedTotal {
+			continue
+		}
+		if wrong != "" {
+			r.t.Fatalf("while the path is open: %s", wrong)
+		}
+		return
+	}
+}
+
 // br is the breaker of the cases: 3 failures, a short open time, 1 half-open
-// call, 2 successes.
+// call, 2 successes. For a case that asks while it is open, see long.
 func br(o *origin, more string) string {
 	return fmt.Sprintf(`reverse_proxy %s {
 		transport relay_breaker {
@@ -302,6 +351,9 @@ func br(o *origin, more string) string {
 		}
 	}`, o.addr(), more)
 }
+
+// long makes the open time of br's site longer than any test.
+func long(site string) string { return strings.Replace(site, "150ms", "1h", 1) }
 
 func admin(t *testing.T, method, body string) (int, string) {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -54,11 +53,6 @@ func trip(r *rig, o *origin, failures int) {
 	if v := r.path(o); v.OpenedTotal == 0 {
 		r.t.Fatalf("%d failures did not open the path: %+v", failures, v)
 	}
-}
-
-func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithTimeout(t.Context(), d)
 }
 
 func entryOf(t *testing.T, path string) *entry {

@@ -22,7 +22,7 @@ import (
 
 func TestStateOutlivesAReloadAndAnEditedBreakerStartsAfresh(t *testing.T) {
 	o := newOrigin(t)
-	site := strings.Replace(br(o, ""), "150ms", "1m", 1)
+	site := long(br(o, ""))
 	r := start(t, "", site)
 	trip(r, o, 3)
 	r.load("", site+"\nheader X-Edited elsewhere")
@@ -40,7 +40,7 @@ func TestStateOutlivesAReloadAndAnEditedBreakerStartsAfresh(t *testing.T) {
 // A server that is shutting down still serves what it had accepted.
 func TestAConfigThatIsGoneGoesOnAskingTheSameBreakers(t *testing.T) {
 	o := newOrigin(t)
-	site := strings.Replace(br(o, ""), "150ms", "1m", 1)
+	site := long(br(o, ""))
 	r := start(t, "", site)
 	r.want("/x", 200)
 	old, err := entryOf(t, r.path(o).PathID).observer().registry("")
@@ -283,7 +283,7 @@ func TestFailedProbesOpenAgain(t *testing.T) {
 
 func TestMetricsAndAdminAPISayWhatTheBreakersSay(t *testing.T) {
 	o := newOrigin(t)
-	r := start(t, "relay_breaker {\nlocal_id here\n}", "metrics /metrics\n"+strings.Replace(br(o, ""), "150ms", "1m", 1))
+	r := start(t, "relay_breaker {\nlocal_id here\n}", "metrics /metrics\n"+long(br(o, "")))
 	r.want("/x", 200)
 	trip(r, o, 3)
 	r.want("/x", 503)

@@ -165,7 +165,7 @@ func TestThePROXYProtocolReachesTheUpstreamThroughTheWrapper(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		in := bufio.NewReader(conn)
 		line, _ := in.ReadString('\n')
 		first <- line

@@ -160,7 +160,7 @@ func TestANestedMuxThatWasDownIsTriedAfterAnEditInside(t *testing.T) {
 
 // A backend that is added at run time and cannot be made again with the next config is told of, and is no reason to fail.
 func TestAnAdditionThatCannotBeMadeAgainIsDropped(t *testing.T) {
-	const site = "storage_mux {\n name t\n timeout %ds\n backend a memory\n}"
+	const site = "storage_mux {\n name t\n timeout %dm\n backend a memory\n}"
 	c := run(t, fmt.Sprintf(site, 1))
 	t.Run("while the script is there", func(t *testing.T) {
 		scripted(t, "gone by then")
@@ -175,7 +175,7 @@ func TestAnAdditionThatCannotBeMadeAgainIsDropped(t *testing.T) {
 // A tree that was added as a backend at run time is that of the new config afterwards, and the old one is closed.
 func TestAnAddedTreeIsThatOfTheNewConfig(t *testing.T) {
 	const options = "storage_mux site failover {\n cooldown %dh\n backend m memory\n}"
-	const doors = "storage_mux {\n name t\n timeout %ds\n backend a memory\n}"
+	const doors = "storage_mux {\n name t\n timeout %dm\n backend a memory\n}"
 	c := runWith(t, fmt.Sprintf(options, 1), fmt.Sprintf(doors, 1))
 	change(t, "POST", "backends", `{"name":"x","type":"use","tree":"site"}`)
 	for i := range 2 {
@@ -194,7 +194,7 @@ func TestAnAddedTreeIsThatOfTheNewConfig(t *testing.T) {
 
 // A config that fails to load changes nothing in the tree that runs.
 func TestAConfigThatFailsTakesNothingAway(t *testing.T) {
-	const site = "storage_mux {\n name t\n timeout %ds\n backend a memory\n backend d memory\n}"
+	const site = "storage_mux {\n name t\n timeout %dm\n backend a memory\n backend d memory\n}"
 	c := run(t, fmt.Sprintf(site, 1))
 	change(t, "POST", "backends/d/drain", "", "POST", "backends", `{"name":"x","type":"memory"}`)
 	if err := c.tryLoad(fmt.Sprintf(site, 2) + "\nstorage_mux {\n name t\n backend other memory\n}"); err == nil {
@@ -246,7 +246,7 @@ func TestADrainOverAnEdit(t *testing.T) {
 
 // Series go on over an edit, together with what is counted in the old tree while that is in use; those of a backend that is gone end.
 func TestMetricsGoOnOverAnEdit(t *testing.T) {
-	const site = "storage_mux {\n name t\n timeout %ds\n on_miss next\n backend a memory\n%s}"
+	const site = "storage_mux {\n name t\n timeout %dm\n on_miss next\n backend a memory\n%s}"
 	c := run(t, fmt.Sprintf(site, 1, " backend b memory\n"))
 	const a, b = "requests_total{backend=a,op=get,outcome=semantic,tree=t}", "requests_total{backend=b,op=get,outcome=semantic,tree=t}"
 	c.expect(http.StatusNotFound, "GET", "/x", "")

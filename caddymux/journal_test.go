@@ -15,7 +15,7 @@ import (
 func TestAJournalSurvivesAReload(t *testing.T) {
 	f := scripted(t, "missed")
 	dir := filepath.Join(t.TempDir(), "journal")
-	config := "storage_mux mirror {\n name t\n writable\n cooldown 10ms\n timeout %ds\n journal " + dir + "\n backend m memory\n backend f scripted missed\n}"
+	config := "storage_mux mirror {\n name t\n writable\n cooldown 10ms\n timeout %dm\n journal " + dir + "\n backend m memory\n backend f scripted missed\n}"
 	c := run(t, fmt.Sprintf(config, 1))
 	c.expect(http.StatusCreated, "PUT", "/whole", "x")
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

@@ -49,7 +49,7 @@ func TestAnUnchangedTreeSurvivesAReload(t *testing.T) {
 }
 
 func TestAnEditedTreeHasItsOwnStores(t *testing.T) {
-	const tree = "storage_mux {\n name t\n writable\n timeout %ds\n backend m memory\n}"
+	const tree = "storage_mux {\n name t\n writable\n timeout %dm\n backend m memory\n}"
 	c := run(t, fmt.Sprintf(tree, 1))
 	for i := range 3 {
 		c.expect(http.StatusCreated, "PUT", "/x", "body")
@@ -207,7 +207,7 @@ func TestATreeWithoutASuccessorStaysForLateRequests(t *testing.T) {
 }
 
 func TestReloadsUnderLoadLoseNoRequest(t *testing.T) {
-	const tree = "storage_mux {\n name t\n writable\n timeout %ds\n backend d file {{dir}}/d {\n create_root\n }\n}"
+	const tree = "storage_mux {\n name t\n writable\n timeout %dm\n backend d file {{dir}}/d {\n create_root\n }\n}"
 	c := run(t, fmt.Sprintf(tree, 1))
 	c.expect(http.StatusCreated, "PUT", "/x", "body")
 	var wg sync.WaitGroup
