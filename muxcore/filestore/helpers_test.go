@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 )
@@ -64,6 +65,22 @@ func write(tb testing.TB, root, name, body string) string {
 		tb.Fatal(err)
 	}
 	return path
+}
+
+// tick waits until the file system's clock has moved on: what is changed after it bears another time than what was changed before.
+func tick(tb testing.TB) {
+	tb.Helper()
+	dir := tb.TempDir()
+	at := func() time.Time {
+		fi, err := os.Stat(write(tb, dir, "tick", "x"))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return fi.ModTime()
+	}
+	for before := at(); !at().After(before); {
+		<-time.After(time.Millisecond)
+	}
 }
 
 func keys(tb testing.TB, s muxcore.Store, opts muxcore.ListOptions) string {

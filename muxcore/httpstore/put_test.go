@@ -32,7 +32,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestAnEarlyAnswerEndsAPutAtOnce(t *testing.T) {
 	s := says(t, sized(413, "", ""))
 	body := new(endless)
-	within(t, 5*time.Second, "Put", func() {
+	within(t, "Put", func() {
 		_, err := s.Put(t.Context(), "k", body, 1<<40, muxcore.PutOptions{})
 		// An origin that hangs up as it answers may be heard as a broken connection; that is still no success, and soon.
 		if code := muxcore.CodeOf(err); code != muxcore.CodeTooLarge && code != muxcore.CodeUnavailable {
@@ -83,7 +83,7 @@ func TestAnUploaderThatHangsDoesNotHoldAPut(t *testing.T) {
 				<-body.stuck
 				cancel()
 			}()
-			within(t, 5*time.Second, "Put", func() {
+			within(t, "Put", func() {
 				if _, err := s.Put(ctx, "k", body, size, muxcore.PutOptions{}); !errors.Is(err, context.Canceled) {
 					t.Errorf("Put = %v, want an error that wraps context.Canceled", err)
 				}
@@ -105,7 +105,7 @@ func TestAnUploaderThatHangsDoesNotHoldAPut(t *testing.T) {
 		})})
 		body := newStuckBody(100_000)
 		defer close(body.let)
-		within(t, 5*time.Second, "Put", func() {
+		within(t, "Put", func() {
 			if _, err := s.Put(t.Context(), "k", body, 1<<30, muxcore.PutOptions{}); muxcore.CodeOf(err) != muxcore.CodeTooLarge {
 				t.Errorf("Put = %v, want TOO_LARGE", err)
 			}
@@ -272,7 +272,7 @@ func TestAPutOverHTTP2(t *testing.T) {
 		t.Errorf("Put with a body that fails = %v", err)
 	}
 	refuse := muxcore.PutOptions{Attributes: muxcore.Attributes{Metadata: map[string]string{"refuse": "1"}}}
-	within(t, 5*time.Second, "Put", func() {
+	within(t, "Put", func() {
 		if _, err := s.Put(t.Context(), "k", zeros{}, 1<<40, refuse); muxcore.CodeOf(err) != muxcore.CodeTooLarge {
 			t.Errorf("Put that is refused early = %v, want TOO_LARGE", err)
 		}
@@ -283,7 +283,7 @@ func TestAPutOverHTTP2(t *testing.T) {
 		<-body.stuck
 		cancel()
 	}()
-	within(t, 5*time.Second, "Put", func() {
+	within(t, "Put", func() {
 		if _, err := s.Put(ctx, "k", body, 1<<20, muxcore.PutOptions{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("Put of a body that hangs = %v", err)
 		}

@@ -320,7 +320,9 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		_, _ = s.Stat(t.Context(), "k", muxcore.Conditions{IfNoneMatch: "*"})
 		_, _, _ = read(t, s, "k", muxcore.GetOptions{Range: muxcore.Range{Offset: 9999}})
 	}
-	if n := conns.Load(); n > 3 { // one, unless the machine is so busy that an answer's rest comes late
+	// One, unless the machine is so busy that now and then an answer's rest comes late. A kind of request that takes a connection with
+	// it makes 20 of them.
+	if n := conns.Load(); n > 10 {
 		t.Errorf("%d connections were made for 100 requests, want 1", n)
 	}
 }

@@ -79,6 +79,8 @@ func TestTheLockOfADeadHolderInABucketIsTakenOver(t *testing.T) {
 	fast := locks.Settings{TTL: time.Second, Refresh: 50 * time.Millisecond, Poll: 10 * time.Millisecond}
 	dead, heir := fast, fast
 	dead.Owner, heir.Observe = "the dead", told.observe
+	died := time.Now()
+	dead.Now = func() time.Time { return died } // its clock stands still: to it no lock ever runs out, however busy the machine
 	a, b := newLocker(t, bucket(t, service), dead), newLocker(t, bucket(t, service), heir)
 	lock(t, a, "x")
 	tryLock(t, b, "x", false)

@@ -43,7 +43,7 @@ type Harness struct {
 	// LongList is how many objects are more than the store lists in one step. [Thorough] tests try 600. Default: 100.
 	LongList int
 
-	// Timeout is the longest that one check may take. Default: 30s.
+	// Timeout is the longest that one check may take, on the busiest of machines. Default: 2m.
 	Timeout time.Duration
 
 	// Parallel runs the checks beside each other, for a store that spends its time waiting for a peer; New must then be
@@ -144,7 +144,7 @@ func examine(tb testing.TB, h *Harness, c check) (problems []string, skipped str
 	tb.Helper()
 	timeout := h.Timeout
 	if timeout == 0 {
-		timeout = 30 * time.Second
+		timeout = 2 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), timeout)
 	defer cancel()

@@ -235,7 +235,7 @@ func TestACallThatDoesNotReturnIsSaidWhateverElseIsWrong(t *testing.T) {
 			<-release
 		}})
 		close(release)
-		if n := len(problems); n == 0 || !strings.Contains(problems[n-1], "did not return within 30s") {
+		if n := len(problems); n == 0 || !strings.Contains(problems[n-1], "did not return within 2m") {
 			t.Errorf("examine finds %d problems, and the last is no hang: %q", n, problems)
 		}
 	})
