@@ -83,29 +83,47 @@ func HiddenFrom(prefix, key string) bool {
 	return false
 }
 
-// keyFault finds what is wrong with key. partial admits a last segment that is only the beginning of one.
+// keyFault finds what is wrong with key. partial admits a last segment that is only the beginning of one. Nearly all keys are ASCII,
+// and a read looks at its key more than once: so there is one pass, and another only for what is not ASCII.
 func keyFault(key string, partial bool) error {
 	switch {
 	case key == "":
 		return errKeyEmpty
 	case len(key) > MaxKeyLength:
 		return errKeyLong
-	case !utf8.ValidString(key):
+	}
+	begin, ascii := 0, true // of the segment
+	for i := range len(key) {
+		switch c := key[i]; {
+		case c == '/':
+			if err := segmentFault(key[begin:i], false); err != nil {
+				return err
+			}
+			begin = i + 1
+		case c == '\\':
+			return errKeyBackslash
+		case c < ' ', c == 0x7f:
+			return errKeyControl
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	if !ascii {
+		if err := wideFault(key); err != nil {
+			return err
+		}
+	}
+	return segmentFault(key[begin:], partial)
+}
+
+// wideFault finds what only a key that is not ASCII can have.
+func wideFault(key string) error {
+	if !utf8.ValidString(key) {
 		return errKeyUTF8
 	}
 	for _, r := range key {
-		if r == '\\' {
-			return errKeyBackslash
-		}
 		if unicode.IsControl(r) {
 			return errKeyControl
-		}
-	}
-	for rest, more := key, true; more; {
-		var segment string
-		segment, rest, more = strings.Cut(rest, "/")
-		if err := segmentFault(segment, partial && !more); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -115,6 +133,8 @@ func segmentFault(segment string, partial bool) error {
 	switch {
 	case segment == "":
 		return errKeySegment
+	case segment[0] != '.' && segment[0] < utf8.RuneSelf:
+		return nil
 	case reserved(segment):
 		return errKeyReserved
 	case (segment == "." || segment == "..") && !partial:
