@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // call is one call of a Store method, to be made on one backend or on several.
 type call struct {
 	op   Op
+	dark bool // nothing records in its context, as is known already
 	key  string
 	get  GetOptions // of Get; its Conditions are Stat's as well
 	put  PutOptions
@@ -102,11 +105,17 @@ func (a *answer) dispose() {
 	a.obj = nil
 }
 
+// epoch is what the times of calls are counted from: [time.Since] asks one clock, [time.Now] two.
+var epoch = time.Now()
+
 // attempt makes one call to one backend: permit (already taken) -> timeout -> call -> classify -> record -> event.
 // The backend stays counted as in flight; unless a body was opened, the caller must release it.
 func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeout time.Duration, index int, a *answer) Class {
-	ctx, span := m.startAttempt(ctx, b, index)
-	started := time.Now()
+	var span trace.Span
+	if !c.dark {
+		ctx, span = m.startAttempt(ctx, b, index)
+	}
+	started := time.Since(epoch)
 	var w *watch
 	switch {
 	case c.peek(b, a):
@@ -124,7 +133,7 @@ func (m *Mux) attempt(ctx context.Context, b *backend, p permit, c *call, timeou
 	if a.obj != nil && a.err == nil {
 		a.open(c, b, w)
 	}
-	took := time.Since(started)
+	took := time.Since(epoch) - started
 	if w != nil {
 		if a.err != nil && w.stalled() && ctx.Err() == nil {
 			a.err = &Error{Code: CodeBackendTimeout, Op: c.op, Key: c.key, Err: fmt.Errorf("%w (%v)", errNoProgress, timeout)}

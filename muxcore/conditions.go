@@ -127,6 +127,24 @@ func SameIdentity(a, b *Info) bool {
 	return a.ModTime.Truncate(time.Second).Equal(b.ModTime.Truncate(time.Second))
 }
 
+// identity is what of an Info tells its object from another: all that a body which may have to go on elsewhere keeps of it.
+type identity struct {
+	size    int64
+	etag    string
+	stored  bool
+	modTime time.Time
+	sha256  []byte
+}
+
+func identityOf(i *Info) identity {
+	return identity{size: i.Size, etag: i.ETag, stored: i.ETagStored, modTime: i.ModTime, sha256: i.Digests.SHA256}
+}
+
+// info is an Info of that identity.
+func (i *identity) info(key string) *Info {
+	return &Info{Key: key, Size: i.size, ETag: i.etag, ETagStored: i.stored, ModTime: i.modTime, Digests: Digests{SHA256: i.sha256}}
+}
+
 // CutETag cuts the entity tag from the beginning of a list, as http.ServeContent reads it.
 func CutETag(list string) (tag, rest string, ok bool) {
 	list = textproto.TrimString(list)

@@ -89,7 +89,7 @@ func (c *copying) open(ctx context.Context) error {
 	}
 	obj := o.answer.obj
 	c.opened, c.info, c.head = true, obj.Info, o.answer.head
-	c.src = newSource(c.from.b, o.answer.stream, nil)
+	c.src = newSource(o.answer.stream, nil)
 	switch {
 	case obj.Offset != 0, obj.Size >= 0 && obj.Length != obj.Size:
 		return c.from.fault(OpGet, c.key, &Error{Code: CodeUnavailable, Err: errors.New("a part came in place of the whole")})

@@ -83,6 +83,7 @@ func (m *Mux) Get(ctx context.Context, key string, opts GetOptions) (*Object, er
 	defer endSpan(span)
 	o := m.begin(OpGet, key)
 	defer o.end()
+	o.call.dark = span == nil
 	if o.gone && opts.Same == nil {
 		return nil, o.notFound()
 	}
@@ -118,7 +119,7 @@ func (m *Mux) opened(ctx context.Context, o *operation, b *backend, cancel conte
 	m.found(o, b)
 	obj := o.answer.obj
 	obj.Via = Via{Backend: b.dotted(obj.Via.Backend), Attempts: o.attempts}
-	body := m.newBody(ctx, o.call.key, newSource(b, o.answer.stream, cancel), obj, o.answer.head)
+	body := m.newBody(ctx, o.call.key, newSource(o.answer.stream, cancel), obj, o.answer.head)
 	body.patient = o.patient
 	obj.Body = body
 	return obj
@@ -133,6 +134,7 @@ func (m *Mux) Stat(ctx context.Context, key string, cond Conditions) (Info, erro
 	defer endSpan(span)
 	o := m.begin(OpStat, key)
 	defer o.end()
+	o.call.dark = span == nil
 	if o.gone {
 		return Info{}, o.notFound()
 	}
@@ -184,7 +186,9 @@ func (m *Mux) failedOver(o *operation, b *backend) {
 func (m *Mux) try(ctx context.Context, o *operation, b *backend, p permit) Class {
 	o.tried++
 	for retry := 0; ; retry++ {
-		o.answer = answer{}
+		if o.attempts > 0 {
+			o.answer = answer{}
+		}
 		class := m.attempt(ctx, b, p, &o.call, m.budget(o, b), o.index+o.attempts, &o.answer)
 		o.attempts++
 		if class != ClassTransient || retry >= m.set.Retry.Max || o.call.op == OpPut || p.trial {

@@ -16,7 +16,7 @@ type body struct {
 	m    *Mux
 	ctx  context.Context
 	key  string
-	info Info // of the object that the reader was promised
+	same identity // of the object that the reader was promised
 
 	head head
 	off  int64 // of the next byte in the object
@@ -42,7 +42,7 @@ var errBodyClosed = errors.New("read of a closed body")
 
 // newBody makes src, the body of obj after h, one that survives its backend.
 func (m *Mux) newBody(ctx context.Context, key string, src source, obj *Object, h head) *body {
-	r := &body{m: m, ctx: ctx, key: key, info: obj.Info, head: h, off: obj.Offset, end: -1, src: src}
+	r := &body{m: m, ctx: ctx, key: key, same: identityOf(&obj.Info), head: h, off: obj.Offset, end: -1, src: src}
 	if obj.Length >= 0 {
 		r.end = obj.Offset + obj.Length
 	} else if errors.Is(src.err, io.EOF) {
@@ -122,7 +122,7 @@ func (r *body) failed(err error) {
 // fault. Those that are up are asked first, once per offset; then those that are due back in time, which may be some that
 // have just failed to go on from here: whatever killed the one may have killed the other.
 func (r *body) resume(cause error) error {
-	broken := r.src.backend
+	broken := r.src.from
 	if r.off != r.brokeAt {
 		r.brokeAt, r.askedHere, r.spentHere = r.off, nil, nil
 	}
@@ -133,7 +133,7 @@ func (r *body) resume(cause error) error {
 	}
 	r.closeSource()
 	broke := r.m.annotate(cause, &call{op: OpGet, key: r.key}, broken, 0)
-	if r.end < 0 || !IsStrong(r.info.ETag) {
+	if r.end < 0 || !IsStrong(r.same.etag) {
 		return broke
 	}
 	o := r.m.begin(OpGet, r.key)
@@ -141,7 +141,7 @@ func (r *body) resume(cause error) error {
 	o.deadline = time.Time{} // it ended with the first byte
 	o.walk.forced = true     // no last resort: that is who broke
 	o.call.get = GetOptions{
-		Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.info.ETag}, Same: &r.info,
+		Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.same.etag}, Same: r.same.info(r.key),
 		elsewhere: !r.patient || len(o.walk.p.members) > 1,
 	}
 	until := r.patience(broken, class)
@@ -173,7 +173,7 @@ func (r *body) moveTo(o *operation, b *backend, class Class) error {
 		r.m.release(b)
 		return r.m.aborted(r.ctx, &o.call, o.attempts)
 	}
-	next := newSource(b, o.answer.stream, nil)
+	next := newSource(o.answer.stream, nil)
 	r.m.resumes.Add(1)
 	b.stats.resumes.Add(1)
 	r.mu.Lock()
@@ -239,7 +239,13 @@ func (r *body) writeSome(w io.Writer) (int64, error) {
 		r.took(n)
 		return int64(n), err
 	}
-	if r.err == nil && r.off < r.end {
+	if r.err == nil && r.off == r.end {
+		r.err = io.EOF
+	}
+	if r.err != nil {
+		return 0, r.err
+	}
+	if r.off < r.end {
 		if wt, ok := r.src.writerTo(); ok {
 			return r.writeSource(wt, w)
 		}

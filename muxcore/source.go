@@ -192,16 +192,13 @@ func (s *stream) stalled() bool { return s.watch != nil && s.watch.stalled() }
 // source is where the bytes of a body come from at the moment.
 type source struct {
 	stream
-	backend *backend
-	permit  permit             // for what becomes of it after the answer
-	cancel  context.CancelFunc // of the context of its own that it was opened under; nil: none
+	permit permit             // for what becomes of it after the answer
+	cancel context.CancelFunc // of the context of its own that it was opened under; nil: none
 }
 
-// newSource takes over what an attempt on b opened.
-func newSource(b *backend, opened stream, cancel context.CancelFunc) source {
-	s := source{stream: opened, backend: b, cancel: cancel}
-	s.permit = b.reads.later()
-	return s
+// newSource takes over what an attempt opened.
+func newSource(opened stream, cancel context.CancelFunc) source {
+	return source{stream: opened, permit: opened.from.reads.later(), cancel: cancel}
 }
 
 // writerTo is the source's own way to write itself, where that beats a copy: bytes in memory, and files.
@@ -215,7 +212,7 @@ func (s *source) writerTo() (io.WriterTo, bool) {
 
 // ending is the part of a source that ends it. It is not written while the source is read.
 func (s *source) ending() source {
-	return source{stream: stream{from: s.from, body: s.body, watch: s.watch, guarded: s.guarded}, backend: s.backend, cancel: s.cancel}
+	return source{stream: stream{from: s.from, body: s.body, watch: s.watch, guarded: s.guarded}, cancel: s.cancel}
 }
 
 // end closes the source; it must be called once. The caller must not hold a lock.
@@ -224,16 +221,16 @@ func (s *source) end(m *Mux) {
 	if s.cancel != nil {
 		s.cancel()
 	}
-	m.release(s.backend)
+	m.release(s.from)
 }
 
 // blame records that the source broke off after its answer. A nested mux that could ask others is well: one of its backends
 // was to blame, and has been; that nobody inside had the same object to go on with is nobody's fault.
 func (s *source) blame(ctx context.Context, m *Mux, err error) Class {
 	class := Classify(ctx, err)
-	if class.Counts() && (s.backend.nested == nil || s.backend.nested.Probe(ctx) != nil) {
-		s.backend.stats.failed(class)
-		m.settle(s.backend, OpGet, s.permit, class, err)
+	if class.Counts() && (s.from.nested == nil || s.from.nested.Probe(ctx) != nil) {
+		s.from.stats.failed(class)
+		m.settle(s.from, OpGet, s.permit, class, err)
 	}
 	return class
 }
