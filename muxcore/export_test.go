@@ -9,6 +9,9 @@ var (
 	ErrAltered = errAltered
 )
 
+// RaceGrace is how long those that are beaten go on.
+const RaceGrace = raceGrace
+
 // Copy is copyTo between backends of these names.
 func (m *Mux) Copy(ctx context.Context, key, from, to string, source *Info, target Conditions, still func(context.Context, *Info) error) (PutResult, error) {
 	named := func(name string) *backend {

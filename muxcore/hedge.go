@@ -140,19 +140,55 @@ type hedging struct {
 	c       *contest
 	field   []*racer
 	running int
-	timer   *time.Timer
-	no      *racer // has said no, which counts once all that were asked before it have failed
+	timer   *time.Timer      // nil until it is first set
+	due     <-chan time.Time // when somebody is to be asked besides the last; nil: not at all
+	no      *racer           // has said no, which counts once all that were asked before it have failed
 }
 
 // hedge makes the operation's call on one backend after the other, each besides the last if that takes its time and the
 // budget allows, or instead of it if it fails. It gives back the first that has an answer with or about the object, as race does. Another
 // no, such as that there is no object, is the answer only where it would be without a second read: once whoever was asked before has failed.
+//
+// Nearly all reads are answered by the first within the delay. So that one is asked right here; once the delay is over, a goroutine sees to
+// the rest, and calls the first off if another wins.
 func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 	m.budgeted.earn(m.set.Hedge.Share)
-	h := &hedging{m: m, ctx: ctx, o: o, timer: time.NewTimer(time.Hour)}
+	h := &hedging{m: m, ctx: ctx, o: o}
 	h.c = &contest{m: m, finished: make(chan *racer, o.walk.left()+1)} // and one as a last resort
-	defer h.timer.Stop()
-	h.start(false)
+	first := h.admit(false)
+	switch {
+	case first == nil:
+		return nil
+	case first.permit.trial: // it is not called off
+		h.run(first)
+		return h.follow()
+	}
+	var own context.Context
+	own, first.cancel = context.WithCancel(ctx)
+	delay := m.hedgeDelay(first.b)
+	decided := make(chan *racer, 1)
+	var late *time.Timer
+	if delay > 0 {
+		late = time.AfterFunc(delay, func() {
+			h.besides()
+			decided <- h.follow()
+		})
+	}
+	first.class = m.try(own, &first.o, first.b, first.permit)
+	if late != nil && !late.Stop() {
+		h.c.finish(first)
+		return <-decided
+	}
+	h.running--
+	if winner := h.heard(first); winner != nil {
+		return winner
+	}
+	return h.follow()
+}
+
+// follow takes in what the racers bring, asks further ones, and gives the one that ends the read.
+func (h *hedging) follow() *racer {
+	defer h.arm(0)
 	for h.running > 0 {
 		select {
 		case r := <-h.c.finished:
@@ -160,17 +196,34 @@ func (m *Mux) hedge(ctx context.Context, o *operation) *racer {
 			if winner := h.heard(r); winner != nil {
 				return winner
 			}
-		case <-ctx.Done():
+		case <-h.ctx.Done():
 			h.end(nil)
 			return nil
-		case <-h.timer.C:
-			last := h.field[len(h.field)-1]
-			if h.no == nil && o.walk.fresh() > 0 && m.budgeted.take() && h.start(true) {
-				last.b.stats.hedges.Add(1)
-			}
+		case <-h.due:
+			h.besides()
 		}
 	}
 	return nil
+}
+
+// besides asks another because the last takes its time.
+func (h *hedging) besides() {
+	last := h.field[len(h.field)-1]
+	if h.no == nil && h.o.walk.fresh() > 0 && h.m.budgeted.take() && h.start(true) {
+		last.b.stats.hedges.Add(1)
+	}
+}
+
+// arm has another asked after the delay; 0: nobody.
+func (h *hedging) arm(delay time.Duration) {
+	if h.due != nil {
+		h.timer.Stop()
+		h.due = nil
+	}
+	if delay > 0 {
+		h.timer = time.NewTimer(delay)
+		h.due = h.timer.C
+	}
 }
 
 // heard takes in what a racer brings, and gives the one that ends the read, if any does by now.
@@ -214,20 +267,30 @@ func (h *hedging) end(winner *racer) *racer {
 
 // start asks the next backend, besides those that are asked already if extra is set, and tells whether there was one.
 func (h *hedging) start(extra bool) bool {
+	r := h.admit(extra)
+	if r != nil {
+		h.run(r)
+	}
+	return r != nil
+}
+
+// admit is the part of the next backend, or nil.
+func (h *hedging) admit(extra bool) *racer {
 	b, p := h.m.nextReader(h.ctx, h.o)
 	if b == nil {
-		return false
+		return nil
 	}
 	r := h.m.racer(h.o, b, p, h.running, h.o.walk.left())
 	r.extra = extra
 	h.field = append(h.field, r)
 	h.running++
+	return r
+}
+
+// run starts a racer, and the time after which another is asked besides.
+func (h *hedging) run(r *racer) {
 	h.m.goRace(h.ctx, h.c, r)
-	h.timer.Stop()
-	if delay := h.m.hedgeDelay(b); delay > 0 {
-		h.timer.Reset(delay)
-	}
-	return true
+	h.arm(h.m.hedgeDelay(r.b))
 }
 
 // hedgeEnded counts a second read that was faster.

@@ -31,6 +31,7 @@ func TestHedgeAsksAnotherAfterTheDelay(t *testing.T) {
 			if took := time.Since(begin); took > 101*time.Millisecond {
 				t.Errorf("%s: took %v, want at most two delays", mode, took)
 			}
+			time.Sleep(muxcore.RaceGrace)
 			synctest.Wait()
 			hedges, wins := uint64(0), uint64(0)
 			for _, b := range m.Stats().Backends {

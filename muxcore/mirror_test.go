@@ -38,10 +38,56 @@ func TestMirrorReadsRace(t *testing.T) {
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("took %v, want the time of the fastest that is well", took)
 		}
+		time.Sleep(muxcore.RaceGrace)
 		synctest.Wait()
 		for i, want := range []muxcore.Status{muxcore.StatusUp, muxcore.StatusUp, muxcore.StatusDown} {
 			if s := m.Stats().Backends[i]; s.Status != want || s.InFlightCount != 0 {
 				t.Errorf("backend %d after the race: %+v", i, s)
+			}
+		}
+	})
+}
+
+// Whoever is beaten has a moment to answer, so that its connection is not lost, even when the caller has gone with the answer of another;
+// a caller that goes without one takes all with it.
+func TestThoseThatAreBeatenHaveAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, hooks := crowd(t, 1, 1, 1)
+		m := newMux(t, muxcore.Settings{Mode: muxcore.Mirror}, backends...)
+		begin := time.Now()
+		var calledOff time.Duration
+		hooks[0].set(slow(time.Millisecond))
+		hooks[1].set(slow(muxcore.RaceGrace))
+		hooks[2].set(func(ctx context.Context, op muxcore.Op) error {
+			err := slow(time.Minute)(ctx, op)
+			calledOff = time.Since(begin)
+			return err
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		if got, _, err := read(ctx, m, "k", muxcore.GetOptions{}); got != "body" || err != nil {
+			t.Fatalf("read %q, %v", got, err)
+		}
+		cancel()
+		time.Sleep(time.Second)
+		if hits := m.Stats().Backends[1].Hits; hits != 1 || calledOff != time.Millisecond+muxcore.RaceGrace {
+			t.Errorf("%d answers of one that was about to answer; one that was not was called off after %v", hits, calledOff)
+		}
+
+		begin = time.Now()
+		ctx, cancel = context.WithCancel(t.Context())
+		hooks[0].set(slow(time.Minute))
+		hooks[1].set(slow(time.Minute))
+		time.AfterFunc(time.Second, cancel)
+		if _, err := m.Get(ctx, "k", muxcore.GetOptions{}); muxcore.CodeOf(err) != muxcore.CodeBackendAborted {
+			t.Errorf("Get of a caller that has gone = %v", err)
+		}
+		synctest.Wait()
+		if calledOff != time.Second {
+			t.Errorf("called off after %v, want as soon as the caller had gone", calledOff)
+		}
+		for _, b := range m.Stats().Backends {
+			if b.InFlightCount != 0 || b.Status != muxcore.StatusUp {
+				t.Errorf("%s: %s with %d still in flight", b.Name, b.Status, b.InFlightCount)
 			}
 		}
 	})
@@ -59,6 +105,7 @@ func TestMirrorWinnerBodyLives(t *testing.T) {
 		if got, _, err := read(t.Context(), m, "k", muxcore.GetOptions{}); err != nil || got != body {
 			t.Errorf("read %d bytes, %v", len(got), err)
 		}
+		time.Sleep(muxcore.RaceGrace)
 		synctest.Wait()
 		for _, b := range m.Stats().Backends {
 			if b.InFlightCount != 0 {

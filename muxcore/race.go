@@ -3,7 +3,12 @@ package muxcore
 import (
 	"context"
 	"sync"
+	"time"
 )
+
+// raceGrace is how much longer those may take that others have beaten. Most are about to answer, and their connection is then free for the
+// next read; one that is called off at once is lost, and dialling anew costs both sides more than an answer.
+const raceGrace = 100 * time.Millisecond
 
 // racer is one backend's part in a race.
 type racer struct {
@@ -14,6 +19,8 @@ type racer struct {
 	extra  bool // a hedge
 	done   bool // and heard, where they are hedged
 	cancel context.CancelFunc
+	unbind func() bool // from the caller's context
+	grace  *time.Timer // until it is called off; nil: it is not beaten
 }
 
 // contest collects the racers of one race. Once it is over, those who come in late clear up after themselves.
@@ -26,7 +33,7 @@ type contest struct {
 }
 
 // race makes the operation's call on every backend that may be asked at the same time, ordinary ones first, and gives
-// back the first that answers or ends the operation by a final no; the others are cancelled, which is nobody's fault.
+// back the first that answers or ends the operation by a final no; the others are called off, which is nobody's fault.
 // nil: nobody answered, and o holds what was heard.
 func (m *Mux) race(ctx context.Context, o *operation) *racer {
 	for field := m.field(o); len(field) > 0; field = m.field(o) {
@@ -62,17 +69,49 @@ func (m *Mux) racer(o *operation, b *backend, p permit, index, others int) *race
 
 // goRace starts a racer.
 func (m *Mux) goRace(ctx context.Context, c *contest, r *racer) {
-	if r.permit.trial {
-		ctx = context.WithoutCancel(ctx) // a trial runs to its end: one that is slower than others is well as well
-	}
-	own, cancel := context.WithCancel(ctx)
-	r.cancel = cancel
+	own := r.own(ctx)
 	r.b.holds.n.Add(1) // it may outlive the operation, and then the mux
 	go func() {
 		r.class = m.try(own, &r.o, r.b, r.permit)
 		c.finish(r)
 		_ = r.b.letGo()
 	}()
+}
+
+// own is the racer's own context, on its own goroutine. It ends with the caller's: that of one with a connection to lose only until it is
+// beaten, and that of a trial not at all, as one that is slower than others is well as well.
+func (r *racer) own(ctx context.Context) (own context.Context) {
+	if !r.permit.trial && r.b.waits != WaitsWithContext {
+		own, r.cancel = context.WithCancel(ctx)
+		return own
+	}
+	own, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if !r.permit.trial {
+		r.unbind = context.AfterFunc(ctx, r.cancel)
+	}
+	return own
+}
+
+// beaten calls off a racer that somebody was faster than: at once if the caller waits for it, or if nothing is lost with it.
+func (r *racer) beaten() {
+	switch {
+	case r.permit.trial:
+	case r.unbind == nil:
+		r.cancel()
+	case r.unbind():
+		r.grace = time.AfterFunc(raceGrace, r.cancel)
+	}
+}
+
+// stop ends the racer's context.
+func (r *racer) stop() {
+	if r.unbind != nil {
+		r.unbind()
+	}
+	if r.grace != nil {
+		r.grace.Stop()
+	}
+	r.cancel()
 }
 
 // heard takes in what a racer brings, and tells whether that ends the operation.
@@ -118,16 +157,16 @@ func (c *contest) finish(r *racer) {
 	}
 }
 
-// end calls off everybody but the winner, nil if there is none.
+// end calls off everybody but the winner; nil if there is none, as the caller has gone.
 func (c *contest) end(field []*racer, winner *racer) {
 	c.mu.Lock()
 	c.over = true
-	c.mu.Unlock()
 	for _, r := range field {
-		if r != winner && !r.permit.trial {
-			r.cancel()
+		if winner != nil && r != winner {
+			r.beaten()
 		}
 	}
+	c.mu.Unlock()
 	for len(c.finished) > 0 {
 		c.m.drop(<-c.finished)
 	}
@@ -139,7 +178,7 @@ func (c *contest) end(field []*racer, winner *racer) {
 // drop ends a racer's part.
 func (m *Mux) drop(r *racer) {
 	r.o.answer.dispose()
-	r.cancel()
+	r.stop()
 	m.release(r.b)
 }
 
@@ -152,12 +191,10 @@ func (m *Mux) raceGet(ctx context.Context, o *operation, race func(context.Conte
 	case r.class != ClassOK:
 		return nil, m.final(ctx, o, r.b, r.class)
 	}
-	cancel := r.cancel
 	if r.permit.trial { // it has proved what it was for: from now on it ends with the caller as any other
-		unbind := context.AfterFunc(ctx, r.cancel)
-		cancel = func() { unbind(); r.cancel() }
+		r.unbind = context.AfterFunc(ctx, r.cancel)
 	}
-	return m.opened(ctx, o, r.b, cancel), nil
+	return m.opened(ctx, o, r.b, r.stop), nil
 }
 
 // raceStat is Stat where several backends are asked at a time.
