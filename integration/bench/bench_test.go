@@ -43,6 +43,30 @@ func TestTheLoadCountsAnswersAndNoticesWrongOnes(t *testing.T) {
 	}
 }
 
+func TestTheOriginServesItsObjects(t *testing.T) {
+	objects, err := objectsOf([]string{"1KiB", "100KiB"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, object{name: "zeros", size: 100_000})
+	o, err := newOrigin(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.stop()
+	for _, one := range objects {
+		l := load{addr: o.addr(), object: one, conns: 2, span: time.Millisecond}
+		if _, _, err := l.run(); err != nil {
+			t.Errorf("%s: %v", one.name, err)
+		}
+	}
+	resp, err := http.Get("http://" + o.addr() + "/absent")
+	if err == nil {
+		resp.Body.Close()
+		t.Errorf("what is not there was answered with %s", resp.Status)
+	}
+}
+
 func TestThePacedLoadTakesTheTimeOfEachAnswer(t *testing.T) {
 	objects, err := objectsOf([]string{"1KiB"})
 	if err != nil {

@@ -28,6 +28,7 @@ const (
 type caddy struct {
 	dir   string
 	sites []site
+	from  *origin
 	admin int
 	ports []int
 	cmd   *exec.Cmd
@@ -80,6 +81,10 @@ func (c *caddy) start(bin string, objects []object) error {
 			return err
 		}
 	}
+	var err error
+	if c.from, err = newOrigin(objects); err != nil {
+		return err
+	}
 	config := filepath.Join(c.dir, "Caddyfile")
 	if err := os.WriteFile(config, []byte(caddyfile(c.sites, objects)), 0o600); err != nil {
 		return err
@@ -89,7 +94,7 @@ func (c *caddy) start(bin string, objects []object) error {
 	}
 	c.cmd = exec.Command(bin, "run", "--config", config, "--adapter", "caddyfile")
 	c.cmd.Env = append(os.Environ(), "DIR="+c.dir, "HOME="+c.dir, "XDG_DATA_HOME="+c.dir, "XDG_CONFIG_HOME="+c.dir,
-		fmt.Sprintf("ADMIN=%d", c.admin))
+		fmt.Sprintf("ADMIN=%d", c.admin), "ORIGIN="+c.from.addr())
 	for i, port := range c.ports {
 		c.cmd.Env = append(c.cmd.Env, fmt.Sprintf("PORT%d=%d", i, port))
 	}
@@ -216,6 +221,9 @@ func (c *caddy) stop() {
 			_ = c.cmd.Process.Kill()
 			<-c.ended
 		}
+	}
+	if c.from != nil {
+		c.from.stop()
 	}
 	_ = os.RemoveAll(c.dir)
 }

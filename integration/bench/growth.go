@@ -49,7 +49,7 @@ func growth(bin string, s settings) error {
 	add := func(name, config string) { sites = append(sites, site{name, len(sites), config}) }
 	add("file_server", "root {$DIR}/files\nfile_server")
 	add("storage_mux file", "storage_mux {\nbackend d file {$DIR}/files\n}")
-	add("storage_mux http", "storage_mux {\nbackend h http http://127.0.0.1:{$PORT0}\n}")
+	add("storage_mux http", "storage_mux {\nbackend h http http://{$ORIGIN}\n}")
 	for _, n := range backendCounts {
 		var backends strings.Builder
 		for i := range n {

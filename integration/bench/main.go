@@ -20,14 +20,15 @@ import (
 
 // settings are the command line.
 type settings struct {
-	rounds int
-	span   time.Duration
-	conns  int
-	sizes  []string
-	only   string
-	tail   bool
-	idle   bool
-	growth string
+	rounds  int
+	span    time.Duration
+	conns   int
+	sizes   []string
+	only    string
+	tail    bool
+	idle    bool
+	growth  string
+	profile string
 }
 
 func main() {
@@ -36,10 +37,11 @@ func main() {
 	flag.DurationVar(&s.span, "for", 2*time.Second, "how long one measurement takes")
 	flag.IntVar(&s.conns, "conns", 16, "how many connections ask at a time")
 	sizes := flag.String("sizes", "1KiB,100KiB,8MiB", "the sizes of the objects, out of these")
-	flag.StringVar(&s.only, "only", "", "measure only the sites whose name contains this")
+	flag.StringVar(&s.only, "only", "", "measure only the sites whose name contains this, or one of these with a | in between")
 	flag.BoolVar(&s.tail, "tail", false, "measure the 99th percentile at half of what the slower one of a pair can serve")
 	flag.BoolVar(&s.idle, "idle", false, "measure the memory of ten trees of ten backends that have nothing to do")
 	flag.StringVar(&s.growth, "growth", "", "measure how cost grows, and draw it in this `folder`")
+	flag.StringVar(&s.profile, "profile", "", "keep profiles of Caddy, under the load of one measurement each, in this `folder`")
 	flag.Parse()
 	s.sizes = strings.Split(*sizes, ",")
 	if err := run(s); err != nil {
@@ -57,7 +59,9 @@ func run(s settings) error {
 	if err != nil {
 		return err
 	}
-	contenders := slices.DeleteFunc(allSites(), func(c site) bool { return !strings.Contains(c.name, s.only) })
+	contenders := slices.DeleteFunc(allSites(), func(c site) bool {
+		return !slices.ContainsFunc(strings.Split(s.only, "|"), func(part string) bool { return strings.Contains(c.name, part) })
+	})
 	if len(contenders) == 0 {
 		return fmt.Errorf("no site's name contains %q", s.only)
 	}
@@ -75,8 +79,11 @@ func run(s settings) error {
 		return err
 	}
 	defer c.stop()
-	if s.tail {
+	switch {
+	case s.tail:
 		return tails(c, objects[0], s)
+	case s.profile != "":
+		return profiles(c, contenders, objects, s)
 	}
 	_, _ = fmt.Fprintf(os.Stdout, "%s, %d connections, medians of %d rounds of %v\n\n", bin, s.conns, s.rounds, s.span)
 	for _, o := range objects {

@@ -61,7 +61,7 @@ type site struct {
 	config string
 }
 
-const origins = "\nbackend a http http://127.0.0.1:{$PORT0}\nbackend b http http://127.0.0.1:{$PORT0}\nbackend c http http://127.0.0.1:{$PORT0}\n"
+const origins = "\nbackend a http http://{$ORIGIN}\nbackend b http http://{$ORIGIN}\nbackend c http http://{$ORIGIN}\n"
 
 // Our site and Caddy's own that does the same work stand together.
 func allSites() []site {
@@ -70,12 +70,12 @@ func allSites() []site {
 		{"storage_mux file", 1, "storage_mux {\nbackend d file {$DIR}/files\n}"},
 		{"respond", 2, ""},
 		{"storage_mux memory", 3, "storage_mux {\nwritable\nbackend m memory\n}"},
-		{"reverse_proxy", 4, "reverse_proxy 127.0.0.1:{$PORT0}"},
-		{"storage_mux http", 5, "storage_mux {\nbackend h http http://127.0.0.1:{$PORT0}\n}"},
+		{"reverse_proxy", 4, "reverse_proxy {$ORIGIN}"},
+		{"storage_mux http", 5, "storage_mux {\nbackend h http http://{$ORIGIN}\n}"},
 		{"mirror of 3 origins", 6, "storage_mux mirror {" + origins + "}"},
 		{"round_robin of 3 with hedge auto", 7, "storage_mux round_robin {\nhedge auto" + origins + "}"},
-		{"failover, the first one dead", 8, "storage_mux failover {\nbackend dead http http://127.0.0.1:1\nbackend h http http://127.0.0.1:{$PORT0}\n}"},
-		{"reverse_proxy + relay_breaker", 9, "reverse_proxy 127.0.0.1:{$PORT0} {\nlb_policy relay_breaker\ntransport relay_breaker\n}"},
+		{"failover, the first one dead", 8, "storage_mux failover {\nbackend dead http http://127.0.0.1:1\nbackend h http http://{$ORIGIN}\n}"},
+		{"reverse_proxy + relay_breaker", 9, "reverse_proxy {$ORIGIN} {\nlb_policy relay_breaker\ntransport relay_breaker\n}"},
 	}
 }
 
