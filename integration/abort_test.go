@@ -36,7 +36,7 @@ func TestABodyThatCannotGoOnIsAnErrorOverEveryVersionOfHTTP(t *testing.T) {
 			storage_mux {
 				cooldown 1ms 1ms
 				last_resort
-				timeout 1s
+				timeout 3s
 				backend f1 http {$F1}
 				backend f2 http {$F2}
 			}
@@ -46,7 +46,7 @@ func TestABodyThatCannotGoOnIsAnErrorOverEveryVersionOfHTTP(t *testing.T) {
 			storage_mux {
 				cooldown 1ms 1ms
 				last_resort
-				timeout 1s
+				timeout 3s
 				backend f1 http {$F1}
 				backend f2 http {$F2}
 			}
@@ -175,7 +175,7 @@ const nested = `
 	http://:{$PORT} {
 		header >X-Backend {http.storage_mux.backend}
 		storage_mux failover {
-			timeout 2s
+			timeout 20s
 			cooldown 1ms 1ms
 			backend west mux %[1]s {
 				cooldown 1ms 1ms
@@ -269,7 +269,7 @@ func checkVersions(t *testing.T, c *rig.Caddy, field string, body []byte, other 
 // door it comes through.
 func TestABodyThatCannotGoOnIsAnErrorUnderEncode(t *testing.T) {
 	t.Parallel()
-	const tree = "{\ncooldown 1ms 1ms\nlast_resort\ntimeout 1s\nbackend f1 http {$F1}\n}\n"
+	const tree = "{\ncooldown 1ms 1ms\nlast_resort\ntimeout 3s\nbackend f1 http {$F1}\n}\n"
 	for _, door := range []struct {
 		name, global, site string
 		protos             []string

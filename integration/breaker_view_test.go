@@ -1,8 +1,10 @@
 package integration_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,22 +81,47 @@ func failuresIn(v pathView) int {
 	return n
 }
 
-// atOnce sends n requests for /x at a time, and returns how often each status
-// came; 0 stands for no answer within that time.
-func atOnce(c *rig.Caddy, n int, within time.Duration) map[int]int {
-	answers := make(chan int, n)
+// atOnce sends n requests for /x at a time, and returns how often each status came.
+func atOnce(c *rig.Caddy, n int) map[int]int {
+	ctx, cancel := context.WithTimeout(context.Background(), rig.AnswerWithin)
+	defer cancel()
+	return tally(asking(ctx, c, n), n)
+}
+
+// asking sends n requests for /x at a time, whose clients leave when ctx ends, and
+// returns their statuses as they come; 0 stands for no answer.
+func asking(ctx context.Context, c *rig.Caddy, n int) (answers chan int) {
+	answers = make(chan int, n)
 	for range n {
 		go func() {
-			r, err := c.Try(rig.Request{Path: "/x", Within: within})
+			resp, err := c.Open(ctx, rig.Request{Path: "/x"})
 			if err != nil {
-				r.Status = 0
+				answers <- 0
+				return
 			}
-			answers <- r.Status
+			defer resp.Body.Close()
+			_, _ = io.Copy(io.Discard, resp.Body)
+			answers <- resp.StatusCode
 		}()
 	}
+	return answers
+}
+
+// tally counts the statuses of the next n answers.
+func tally(answers <-chan int, n int) map[int]int {
 	count := make(map[int]int)
 	for range n {
 		count[<-answers]++
 	}
 	return count
+}
+
+// hits waits until n requests have reached an origin.
+func hits(c *rig.Caddy, f *origin.Origin, n int) {
+	c.Eventually(soon, fmt.Sprintf("%d requests at the origin", n), func() error {
+		if got := f.Hits(); got != n {
+			return fmt.Errorf("%d", got)
+		}
+		return nil
+	})
 }

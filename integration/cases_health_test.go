@@ -149,10 +149,10 @@ func TestCase030ChecksThatGetNoTurnTakeNobodyOutWhoAnswers(t *testing.T) {
 			f.Put("/x", origin.Object{Body: []byte("body")})
 			f.Script(busy)
 		}
-		c := rig.Start(t, "header >X-Backend {http.storage_mux.backend}\nstorage_mux {\nhealth_interval 20ms\ntimeout 1s\ncooldown 1h 1h\n"+backends+"\n}",
+		c := rig.Start(t, "header >X-Backend {http.storage_mux.backend}\nstorage_mux {\nhealth_interval 20ms\ntimeout 3s\ncooldown 1h 1h\n"+backends+"\n}",
 			rig.Env("F1", f1.URL()), rig.Env("F2", f2.URL()))
 		asked := 0
-		checks(t, c, f1, 4, func() {
+		checks(t, c, f1, 3, func() {
 			wantStatus(t, "GET while checks fail", c.Get("/x"), http.StatusOK)
 			asked++
 		})
@@ -229,7 +229,7 @@ func TestCase035HealthPutsNobodyBackIntoService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGroup(t, "weighted", "health_interval 10ms\ncooldown 1ms 1ms\ntimeout 2s", []byte("body"), weightsOf("weighted")...)
+			g := newGroup(t, "weighted", "health_interval 10ms\ncooldown 1ms 1ms\ntimeout 20s", []byte("body"), weightsOf("weighted")...)
 			if status, answer := out(g); status != http.StatusOK {
 				t.Fatalf("%d %s", status, answer)
 			}

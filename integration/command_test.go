@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
@@ -270,7 +269,7 @@ func TestWhatACommandMissesTheCaddyThatRunsBrings(t *testing.T) {
 	}
 	held := func(key, want string) {
 		t.Helper()
-		c.Eventually(20*time.Second, "memory holds "+key, func() error {
+		c.Eventually(soon, "memory holds "+key, func() error {
 			status, answer := c.Admin("POST", "/storage_mux/t/repair?dry_run=1&deep=1", "")
 			if status != http.StatusOK || !strings.Contains(answer, want) {
 				return fmt.Errorf("%d %s", status, answer)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // soon is how long a change of state may take to show; generous, since nothing
 // here asserts a time tightly.
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 // someBytes returns n bytes that look random and are the same in every run.
 func someBytes(n int) []byte {

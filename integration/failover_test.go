@@ -40,7 +40,7 @@ func TestAFailingFirstOriginIsReplacedByTheSecond(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			body := someBytes(10_000)
-			c, f1, f2 := twoOrigins(t, body, "timeout 500ms\ncooldown 1h")
+			c, f1, f2 := twoOrigins(t, body, "timeout 5s\ncooldown 1h")
 			tt.fail(f1)
 			for i := range 20 {
 				r := c.Get("/x")
@@ -85,7 +85,7 @@ func TestTheFirstAnswerIsTheFirstOrigins(t *testing.T) {
 
 func TestADownOriginComesBackAfterItsCooldown(t *testing.T) {
 	t.Parallel()
-	c, f1, _ := twoOrigins(t, []byte("body"), "timeout 500ms\ncooldown 200ms 400ms")
+	c, f1, _ := twoOrigins(t, []byte("body"), "timeout 20s\ncooldown 200ms 400ms")
 	for round, fail := range []func(*origin.Origin){script(origin.Faults{Status: 500}), (*origin.Origin).Refuse} {
 		fail(f1)
 		if err := backendIs(c.Get("/x"), "f2"); err != nil {
@@ -98,7 +98,7 @@ func TestADownOriginComesBackAfterItsCooldown(t *testing.T) {
 
 func TestADownOriginIsTriedByOneRequestAtATime(t *testing.T) {
 	t.Parallel()
-	c, f1, _ := twoOrigins(t, []byte("body"), "timeout 2s\ncooldown 100ms 100ms")
+	c, f1, _ := twoOrigins(t, []byte("body"), "cooldown 100ms 100ms")
 	f1.Script(origin.Faults{Status: 500})
 	wantStatus(t, "GET", c.Get("/x"), http.StatusOK)
 	f1.Script(origin.Faults{Hang: true})
@@ -111,18 +111,19 @@ func TestADownOriginIsTriedByOneRequestAtATime(t *testing.T) {
 			answers <- r
 		}()
 	}
-	for range cap(answers) {
+	for range cap(answers) - 1 {
 		wantStatus(t, "GET during the trial", <-answers, http.StatusOK)
 	}
-	// The trial takes 2s, after which another one may be due.
-	if n := f1.Hits(); n == 0 || n > 3 {
+	if n := f1.Hits(); n != 1 {
 		t.Errorf("the origin on trial got %d of 20 concurrent requests, want 1", n)
 	}
+	f1.Heal() // ends the trial, which is sent again or goes on elsewhere
+	wantStatus(t, "GET that was the trial", <-answers, http.StatusOK)
 }
 
 func TestWithAllOriginsDownTheAnswerIs503WithRetryAfter(t *testing.T) {
 	t.Parallel()
-	c, f1, f2 := twoOrigins(t, []byte("body"), "timeout 500ms\ncooldown 30s")
+	c, f1, f2 := twoOrigins(t, []byte("body"), "timeout 20s\ncooldown 1h")
 	f1.Refuse()
 	f2.Script(origin.Faults{Status: 500})
 	for i := range 3 {
@@ -130,7 +131,7 @@ func TestWithAllOriginsDownTheAnswerIs503WithRetryAfter(t *testing.T) {
 			r := c.Do(rig.Request{Method: method, Path: "/x"})
 			wantStatus(t, fmt.Sprintf("%s %d", method, i), r, http.StatusServiceUnavailable)
 			after, err := strconv.Atoi(r.Header.Get("Retry-After"))
-			if err != nil || after < 1 || after > 60 {
+			if err != nil || after < 1 || after > 3600 {
 				t.Errorf("%s %d: Retry-After = %q", method, i, r.Header.Get("Retry-After"))
 			}
 			if code := r.Header.Get("X-Code"); code != "" && code != "STORAGE_MUX.ALL_BACKENDS_DOWN" {
@@ -300,16 +301,12 @@ func TestCase038ABlackholedDialLeavesTimeForTheSecondOrigin(t *testing.T) {
 	c := rig.Start(t, `
 		header >X-Backend {http.storage_mux.backend}
 		storage_mux {
-			timeout 1s
+			timeout 3s
 			backend f1 http http://{$F1}
 			backend f2 http {$F2}
 		}`, rig.Env("F1", origin.DeadEnd(t)), rig.Env("F2", f2.URL()))
-	start := time.Now()
 	if err := backendIs(c.Get("/x"), "f2"); err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(start); took > 15*time.Second {
-		t.Errorf("the second origin answered after %v", took)
 	}
 }
 

@@ -137,7 +137,7 @@ func TestOddAnswersOfOriginsAreTakenRefusedOrBrokenOff(t *testing.T) {
 		return false
 	})
 	site := func(port, backends string) string {
-		return "http://:{$" + port + "} {\nheader >X-Backend {http.storage_mux.backend}\nstorage_mux {\ntimeout 2s\ncooldown 1ms 1ms\nlast_resort\n" + backends + "\n}\n}\n"
+		return "http://:{$" + port + "} {\nheader >X-Backend {http.storage_mux.backend}\nstorage_mux {\ntimeout 20s\ncooldown 1ms 1ms\nlast_resort\n" + backends + "\n}\n}\n"
 	}
 	c := rig.Start(t, site("PORT", "backend odd http {$ODD}")+site("PORT2", "backend odd http {$ODD}\nbackend good http {$GOOD}"),
 		rig.Env("ODD", odd), rig.Env("GOOD", good.URL()))

@@ -162,7 +162,7 @@ func TestABackendThatWasAwayIsIdenticalAfterItReturns(t *testing.T) {
 			answers(t, c.Put("/twice", "two"), 204)
 			answers(t, c.Get("/deleted"), 404)
 			mount(t, c, "b")
-			c.Eventually(20*time.Second, "b is identical to a", func() error {
+			c.Eventually(soon, "b is identical to a", func() error {
 				if n := pending(t, c, "b"); n > 0 {
 					return fmt.Errorf("%d pending", n)
 				}
@@ -194,7 +194,7 @@ func TestCase068WritingAgainReachesTheMemberThatMissedIt(t *testing.T) {
 		t.Errorf("PUT = %d, partial %q, want 201 and b", got.Status, got.Header.Get("Storage-Mux-Partial"))
 	}
 	mount(t, c, "b")
-	c.Eventually(10*time.Second, "a write that reaches all", func() error {
+	c.Eventually(soon, "a write that reaches all", func() error {
 		if got := c.Put("/x", "body"); got.Header.Get("Storage-Mux-Partial") != "" {
 			return fmt.Errorf("missed by %s", got.Header.Get("Storage-Mux-Partial"))
 		}
@@ -224,7 +224,7 @@ func TestAMissThatCannotBeRemembered(t *testing.T) {
 				answers(t, c.Delete("/x"), 502)
 			}
 			mount(t, c, "b")
-			c.Eventually(10*time.Second, "b takes writes again", func() error {
+			c.Eventually(soon, "b takes writes again", func() error {
 				if got := c.Put("/y", "body"); got.Status >= 300 {
 					return fmt.Errorf("PUT = %d", got.Status)
 				}

@@ -75,7 +75,7 @@ func TestCase032EveryModeWithEverySubsetDown(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			g := newGroup(t, mode, "timeout 1s\ncooldown 50ms 100ms", body, weightsOf(mode)...)
+			g := newGroup(t, mode, "timeout 20s\ncooldown 50ms 100ms", body, weightsOf(mode)...)
 			for down := range 8 {
 				for i, f := range g.origins {
 					if f.Heal(); down&(1<<i) != 0 {
@@ -151,8 +151,8 @@ func TestTheModesChooseAsTheySay(t *testing.T) {
 	t.Run("mirror takes the fastest, and the losers are not to blame", func(t *testing.T) {
 		t.Parallel()
 		g := newGroup(t, "mirror", "", body)
-		g.origins[0].Script(origin.Faults{Delay: 2 * time.Second})
-		g.origins[2].Script(origin.Faults{Delay: 2 * time.Second})
+		g.origins[0].Script(origin.Faults{Delay: time.Minute})
+		g.origins[2].Script(origin.Faults{Delay: time.Minute})
 		if got := g.answers(t, 5, "/x", body); got["f2"] != 5 {
 			t.Errorf("answers = %v", got)
 		}
@@ -164,7 +164,7 @@ func TestTheModesChooseAsTheySay(t *testing.T) {
 	})
 }
 
-// shares fails the test unless the answers are within 4 sigma of the weights.
+// shares fails the test unless the answers are within 6 sigma of the weights: within 4, one run of a thousand would fail.
 func shares(t *testing.T, got map[string]int, weights ...float64) {
 	t.Helper()
 	n, sum := 0.0, 0.0
@@ -174,7 +174,7 @@ func shares(t *testing.T, got map[string]int, weights ...float64) {
 	}
 	for i, w := range weights {
 		p := w / sum
-		if diff := math.Abs(float64(got[fmt.Sprint("f", i+1)]) - n*p); diff > 4*math.Sqrt(n*p*(1-p)) {
+		if diff := math.Abs(float64(got[fmt.Sprint("f", i+1)]) - n*p); diff > 6*math.Sqrt(n*p*(1-p)) {
 			t.Errorf("answers = %v, weights %v", got, weights)
 		}
 	}
@@ -231,7 +231,7 @@ func TestTheTableOfErrorClasses(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGroup(t, "failover", "timeout 500ms\ncooldown 1h", []byte("a body of some bytes"))
+			g := newGroup(t, "failover", "timeout 5s\ncooldown 1h", []byte("a body of some bytes"))
 			row.fault(g.origins[0])
 			r := g.Get("/x", row.header...)
 			if r.Status != row.status {
@@ -253,7 +253,7 @@ func TestFanOutsOverSockets(t *testing.T) {
 	for _, mode := range []string{"shield", "mirror"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			g := newGroup(t, mode, "timeout 1s\ncooldown 1ms 1ms", nil)
+			g := newGroup(t, mode, "timeout 20s\ncooldown 1ms 1ms", nil)
 			for _, size := range []int{0, 10, 300_000} {
 				body := someBytes(size)
 				g.Eventually(soon, "a whole PUT, after the last cooldown", func() error {
@@ -292,7 +292,7 @@ func TestFanOutsOverSockets(t *testing.T) {
 	}
 	t.Run("shield without its origin", func(t *testing.T) {
 		t.Parallel()
-		g := newGroup(t, "shield", "timeout 1s", nil)
+		g := newGroup(t, "shield", "timeout 20s", nil)
 		g.origins[0].Refuse()
 		for range 2 {
 			if r := g.Put("/new", "x"); r.Status != http.StatusServiceUnavailable {
@@ -307,7 +307,7 @@ func TestFanOutsOverSockets(t *testing.T) {
 	})
 	t.Run("mirror short of its quorum", func(t *testing.T) {
 		t.Parallel()
-		g := newGroup(t, "mirror", "timeout 1s\nwrite_quorum all", nil)
+		g := newGroup(t, "mirror", "timeout 20s\nwrite_quorum all", nil)
 		g.origins[1].Script(origin.Faults{Status: 500})
 		if r := g.Put("/new", "x"); r.Status != http.StatusBadGateway {
 			t.Errorf("PUT = %d, want 502", r.Status)
@@ -357,7 +357,7 @@ func TestCase095RandomRequestsAddNoSeries(t *testing.T) {
 func TestCase036TrafficReloadsDrainsAndWeights(t *testing.T) {
 	t.Parallel()
 	body := someBytes(50_000)
-	g := newGroup(t, "weighted", "timeout 2s\ncooldown 20ms 100ms", body, weightsOf("weighted")...)
+	g := newGroup(t, "weighted", "timeout 20s\ncooldown 20ms 100ms", body, weightsOf("weighted")...)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	churn := func(f func(i int)) {

@@ -94,7 +94,7 @@ func TestCase043And045And048ReadsOutliveTheirOriginOrBreakOff(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c, f1, f2 := twoOrigins(t, body, "timeout 1s\ncooldown 1ms 1ms")
+			c, f1, f2 := twoOrigins(t, body, "timeout 3s\ncooldown 1ms 1ms")
 			if tt.change != nil {
 				tt.change(f1, f2)
 			}
@@ -127,7 +127,7 @@ func TestASingleOriginThatDiesBreaksTheConnection(t *testing.T) {
 			f1.Script(f)
 			c := rig.Start(t, `
 				storage_mux {
-					timeout 500ms
+					timeout 5s
 					backend f1 http {$F1}
 				}`, rig.Env("F1", f1.URL()))
 			brokenOff.check(t, c, body)
@@ -138,9 +138,9 @@ func TestASingleOriginThatDiesBreaksTheConnection(t *testing.T) {
 func TestASlowButSteadyOriginIsNoFailure(t *testing.T) {
 	t.Parallel()
 	body := someBytes(100_000)
-	c, f1, f2 := twoOrigins(t, body, "timeout 2s")
+	c, f1, f2 := twoOrigins(t, body, "timeout 5s")
 	// The whole takes about three times the timeout, with progress all along.
-	f1.Script(origin.Faults{Drip: 5000, DripEvery: 300 * time.Millisecond})
+	f1.Script(origin.Faults{Drip: 2000, DripEvery: 300 * time.Millisecond})
 	wholeBody.check(t, c, body)
 	if f2.Hits() != 0 {
 		t.Error("the second origin was asked")
@@ -150,7 +150,7 @@ func TestASlowButSteadyOriginIsNoFailure(t *testing.T) {
 func TestRangesAreResumedAtTheRightOffset(t *testing.T) {
 	t.Parallel()
 	body := someBytes(1 << 20)
-	c, f1, f2 := twoOrigins(t, body, "timeout 1s\ncooldown 1ms 1ms")
+	c, f1, f2 := twoOrigins(t, body, "timeout 3s\ncooldown 1ms 1ms")
 	for _, tt := range []struct {
 		header   string
 		from, to int
@@ -204,7 +204,7 @@ func TestABrokenReadLeavesTheNextOneAlone(t *testing.T) {
 	c := rig.Start(t, `
 		storage_mux {
 			cooldown 1ms 1ms
-			timeout 1s
+			timeout 20s
 			backend f1 http {$F1}
 		}`, rig.Env("F1", f1.URL()))
 	for range 10 {

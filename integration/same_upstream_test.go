@@ -22,6 +22,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
 // backstage is the servers behind the proxies that are compared, and what they
@@ -94,9 +96,7 @@ func newBackstage(t *testing.T) *backstage {
 	serve("UNIX", listen("unix", filepath.Join(t.TempDir(), "s")), plain)
 
 	_, b.words["A_PORT"], _ = strings.Cut(b.words["A"], ":")
-	dead := listen("tcp", local)
-	b.words["DEAD"] = dead.Addr().String()
-	dead.Close() // nobody listens there for as long as nobody else gets the port
+	b.words["DEAD"] = rig.FreeAddress(t)
 
 	b.serveNames(t)
 

@@ -97,7 +97,7 @@ func TestTheStatusPageShowsHowThingsStand(t *testing.T) {
 func TestTheStatusPageIsLive(t *testing.T) {
 	t.Parallel()
 	c := statusSite(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	res, err := c.Open(ctx, rig.Request{Method: "GET", Path: "/status?events"})
 	if err != nil {
@@ -153,7 +153,7 @@ func TestTheStatusPageInABrowser(t *testing.T) {
 	c := statusSite(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.UserDataDir(t.TempDir()))
-	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	defer cancel()
@@ -176,7 +176,7 @@ func TestTheStatusPageInABrowser(t *testing.T) {
 	}
 	shows := func(selector string) {
 		t.Helper()
-		c.Eventually(60*time.Second, "the page shows "+selector, func() error {
+		c.Eventually(soon, "the page shows "+selector, func() error {
 			there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf("document.querySelector(%q) !== null", selector)))
 			if err == nil && !there {
 				err = errors.New("not there")

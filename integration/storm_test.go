@@ -28,10 +28,11 @@ var (
 
 const stormClients = 40
 
-// stormSites are all modes and a nested tree, over the same origins: f1 and f2 are in the storm, f3 is well.
+// stormSites are all modes and a nested tree, over the same origins: f1 and f2 are in the storm, f3 is well. No weather lasts as long
+// as their timeout, which is for a machine so busy that even f3 takes its time.
 const stormSites = `
 (backends) {
-	timeout 2s
+	timeout 15s
 	backend f1 http {$F1}
 	backend f2 http {$F2}
 	backend f3 http {$F3}
@@ -53,7 +54,7 @@ http://:{$PORT3} {
 	storage_mux weighted {
 		name in_weighted
 		hedge 50ms 20%
-		timeout 2s
+		timeout 15s
 			backend f1 http {$F1} {
 			weight 2
 		}
@@ -87,14 +88,14 @@ http://:{$PORT6} {
 http://:{$PORT7} {
 	storage_mux failover {
 		name in_nested
-		timeout 2s
+		timeout 15s
 			backend near mux round_robin {
-			timeout 2s
+			timeout 15s
 					backend f1 http {$F1}
 			backend f2 http {$F2}
 		}
 		backend far mux mirror {
-			timeout 2s
+			timeout 15s
 					backend f2 http {$F2}
 			backend f3 http {$F3}
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	startWithin = 30 * time.Second
+	startWithin = 3 * time.Minute
 	startTries  = 5
 
 	taken = "Address already in use" // in what it logs

@@ -22,17 +22,18 @@ type gate struct {
 	conns      map[*gateConn]struct{}
 }
 
-// listen opens a gate on a free port for srv.
-func listen(srv *http.Server) (*gate, error) {
-	g := &gate{srv: srv, addr: "127.0.0.1:0", conns: make(map[*gateConn]struct{})}
+// listen opens a gate for srv. Its address must be one that nobody is given while
+// it refuses.
+func listen(srv *http.Server, addr string) (*gate, error) {
+	g := &gate{srv: srv, addr: addr, conns: make(map[*gateConn]struct{})}
 	if err := g.open(); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
-// open makes the gate let connections through. Another process may have been
-// given the port for an outgoing connection meanwhile, so it is tried for a while.
+// open makes the gate let connections through. Another process may have taken
+// the port meanwhile, so it is tried for a while.
 func (g *gate) open() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
 // Object is what an origin holds under a path.
@@ -61,7 +63,7 @@ func New(tb testing.TB) *Origin {
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ReadHeaderTimeout: time.Minute,
 	}
-	g, err := listen(o.srv)
+	g, err := listen(o.srv, rig.FreeAddress(tb))
 	if err != nil {
 		tb.Fatalf("starting an origin: %v", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/internal/acceptors"
 )
 
 // Admin calls Caddy's admin API and returns the status and the body.
@@ -65,30 +67,31 @@ func (c *Caddy) load(document string) string {
 // Reload gives the process another Caddyfile, which must load.
 func (c *Caddy) Reload(config string) {
 	c.tb.Helper()
+	old := c.accepting()
 	if msg := c.Load(config); msg != "" {
 		c.tb.Fatalf("reloading: %s", msg)
 	}
-	c.settle()
-}
-
-// settle waits until the servers of the old config are gone. While they shut
-// down they still take some new connections and close them unanswered, with
-// any handler. The requests lack a Host, so that net/http answers them itself
-// and no handler sees them.
-func (c *Caddy) settle() {
-	c.tb.Helper()
-	c.client.CloseIdleConnections()
-	good := 0
+	// While the servers of the old config shut down they still take some new
+	// connections and close them unanswered, with any handler.
 	c.Eventually(AnswerWithin, "the end of the old servers", func() error {
-		if r, err := c.Raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", false); err != nil || r.Status != http.StatusBadRequest {
-			good = 0
-			return fmt.Errorf("%d, %w", r.Status, err)
-		}
-		if good++; good < 5 {
-			return fmt.Errorf("%d good answers in a row", good)
+		for id := range c.accepting() {
+			if old[id] {
+				return fmt.Errorf("goroutine %s still takes connections", id)
+			}
 		}
 		return nil
 	})
+	c.client.CloseIdleConnections()
+}
+
+// accepting returns the goroutines of the process that take connections.
+func (c *Caddy) accepting() map[string]bool {
+	c.tb.Helper()
+	status, trace := c.Admin(http.MethodGet, "/debug/pprof/goroutine?debug=2", "")
+	if status != http.StatusOK {
+		c.tb.Fatalf("the goroutines of Caddy: %d", status)
+	}
+	return acceptors.In(trace)
 }
 
 // Goroutines returns how many goroutines the process has.

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	startWithin = 60 * time.Second // generous: the machine may be busy
-	stopWithin  = 30 * time.Second
+	startWithin = 3 * time.Minute // generous: the machine may be busy
+	stopWithin  = 2 * time.Minute
 	startTries  = 5
 )
 

@@ -13,7 +13,7 @@ import (
 )
 
 // AnswerWithin is how long a request may take; generous, so that only a hang meets it.
-const AnswerWithin = 60 * time.Second
+const AnswerWithin = 3 * time.Minute
 
 // Request is a request to send.
 type Request struct {

@@ -30,7 +30,7 @@ const (
 
 const (
 	buildWithin = 20 * time.Minute
-	startWithin = 60 * time.Second
+	startWithin = 3 * time.Minute
 	startTries  = 5
 )
 

@@ -35,7 +35,7 @@ const (
 
 const (
 	installWithin = 4 * time.Minute
-	startWithin   = 90 * time.Second
+	startWithin   = 4 * time.Minute
 )
 
 var (
