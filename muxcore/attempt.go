@@ -200,7 +200,11 @@ func (m *Mux) finish(b *backend, p permit, c *call, class Class, err error, took
 
 // settle returns a permit with its result.
 func (m *Mux) settle(b *backend, op Op, p permit, class Class, err error) {
-	t := p.h.record(p, class, err, m.clock(p, class), m.rests())
+	var rest rests
+	if class.Counts() {
+		rest = m.rests(b, op)
+	}
+	t := p.h.record(p, class, err, m.clock(p, class), rest)
 	m.apply(b, op, t, err)
 }
 

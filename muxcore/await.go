@@ -16,10 +16,10 @@ const (
 // patience is until when a body that broke on a backend may wait for others that are down: for as long as the backend
 // might have kept its reader waiting. A reader in the middle of a body cannot be told to come again, as one at the
 // beginning is. A body must get on: until a little has come since the last wait, what is left of the time for that one is
-// all there is. Zero: not at all, since that time is over already (a stall), or since a mux above has others to go on with.
-func (r *body) patience(broken *backend, class Class) time.Time {
+// all there is. Zero: not at all, since a mux above has others to go on with.
+func (r *body) patience(broken *backend) time.Time {
 	switch {
-	case class == ClassTimeout || !r.patient:
+	case !r.patient:
 		return time.Time{}
 	case !r.awaitUntil.IsZero() && r.off-r.awaitedAt < headSize:
 		return r.awaitUntil

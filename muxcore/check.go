@@ -64,9 +64,9 @@ func (m *Mux) check(ctx context.Context, b *backend) {
 		a.err = &Error{Code: CodeBackendTimeout, Op: OpHealth, Err: errNoProgress}
 	}
 	if class := Classify(ctx, a.err); !class.Counts() {
-		m.apply(b, OpGet, b.reads.checked(reads, nil, m.set.Now(), m.rests()), nil)
+		m.apply(b, OpGet, b.reads.checked(reads, nil, m.set.Now(), rests{}), nil)
 		if writes.down && CodeOf(writes.err) == CodeHealthcheckFailed {
-			m.apply(b, OpPut, b.writes.checked(writes.generation, nil, m.set.Now(), m.rests()), nil)
+			m.apply(b, OpPut, b.writes.checked(writes.generation, nil, m.set.Now(), rests{}), nil)
 		}
 		return
 	}
@@ -74,9 +74,9 @@ func (m *Mux) check(ctx context.Context, b *backend) {
 		return
 	}
 	err := &Error{Code: CodeHealthcheckFailed, Op: OpHealth, Backend: b.Name, Err: a.err}
-	m.apply(b, OpGet, b.reads.checked(reads, err, m.set.Now(), m.rests()), err)
+	m.apply(b, OpGet, b.reads.checked(reads, err, m.set.Now(), m.rests(b, OpGet)), err)
 	if !writes.down {
-		m.apply(b, OpPut, b.writes.checked(writes.generation, err, m.set.Now(), m.rests()), err)
+		m.apply(b, OpPut, b.writes.checked(writes.generation, err, m.set.Now(), m.rests(b, OpPut)), err)
 	}
 }
 

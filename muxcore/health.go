@@ -55,6 +55,7 @@ const restJitter = 0.1
 type rests struct {
 	base, most time.Duration
 	float64    func() float64
+	until      time.Time // when the first backend of a nested mux is due for its trial; zero: it is no such mux
 }
 
 // after is how long to leave a backend alone that failed so many times before. Grown cooldowns are shortened at random, so
@@ -67,8 +68,23 @@ func (r rests) after(failures int) time.Duration {
 	return d - time.Duration(float64(d)*restJitter*r.float64())
 }
 
-// rests of this mux.
-func (m *Mux) rests() rests { return rests{m.set.Cooldown, m.set.MaxCooldown, m.set.Float64} }
+// rests of b. A nested mux leaves its backends alone itself. While none of them can be asked, neither can it: it is due when the first of
+// them is, or a trial from above would come too early, find nobody, and count as one that failed.
+func (m *Mux) rests(b *backend, op Op) rests {
+	r := rests{base: m.set.Cooldown, most: m.set.MaxCooldown, float64: m.set.Float64}
+	if b.nested == nil {
+		return r
+	}
+	v := b.nested.current()
+	p := &v.reads
+	if op.Writes() {
+		p = &v.writes
+	}
+	if len(p.ready)+len(p.backups) == 0 {
+		_, r.until = p.due(op)
+	}
+	return r
+}
 
 // enter admits a call while up, without a lock. The generation is read first: a permit from the moment of going down is
 // then of the old one, and its result is void.
@@ -143,7 +159,9 @@ func (h *health) record(p permit, class Class, err error, now time.Time, rest re
 // fail must be called with h.mu held. It tells whether the backend was up.
 func (h *health) fail(err error, now time.Time, rest rests) bool {
 	wasUp := !h.down.Load()
-	h.until = now.Add(rest.after(h.failures))
+	if h.until = rest.until; h.until.IsZero() {
+		h.until = now.Add(rest.after(h.failures))
+	}
 	h.failures++
 	h.err = err
 	h.trial = false

@@ -224,3 +224,33 @@ func TestABrokenBodyInsideLeavesTheRegionUp(t *testing.T) {
 		t.Errorf("Stat = %v, want all down", err)
 	}
 }
+
+// The trial from above came while the backend inside was left alone yet, found nobody, and counted as one more that had failed: of three
+// levels, one that was back after three seconds was asked after fifteen.
+func TestANestedMuxIsTriedWhenItsBackendIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backends, hooks := copies(t, 1, "body", muxcore.PutOptions{})
+		cooled := func(shortened float64) muxcore.Settings {
+			return muxcore.Settings{Float64: func() float64 { return shortened }}
+		}
+		inner := newMux(t, cooled(0), backends...)
+		middle := newMux(t, cooled(1), muxcore.Backend{Name: "inner", Store: inner})
+		m := newMux(t, cooled(1), muxcore.Backend{Name: "middle", Store: middle})
+		begin := time.Now()
+		hooks[0].set(func(context.Context, muxcore.Op) error {
+			if time.Since(begin) < 3500*time.Millisecond {
+				return errBroken
+			}
+			return nil
+		})
+		for {
+			if got, _, err := read(t.Context(), m, "k", muxcore.GetOptions{}); err == nil && got == "body" {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(begin); took < 7*time.Second || took > 7100*time.Millisecond {
+			t.Errorf("back after %v, want the 7s after which the backend has its third trial", took)
+		}
+	})
+}

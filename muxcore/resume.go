@@ -144,7 +144,7 @@ func (r *body) resume(cause error) error {
 		Range: Range{Offset: r.off, Length: r.end - r.off}, Conditions: Conditions{IfMatch: r.same.etag}, Same: r.same.info(r.key),
 		elsewhere: !r.patient || len(o.walk.p.members) > 1,
 	}
-	until := r.patience(broken, class)
+	until := r.patience(broken)
 	for b, p := r.next(o, until); b != nil; b, p = r.next(o, until) {
 		class := r.m.try(r.ctx, o, b, p)
 		if class == ClassOK || class == ClassAbort {

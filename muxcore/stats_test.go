@@ -96,7 +96,7 @@ func TestStaleResultsAreVoid(t *testing.T) {
 	var h health
 	now := time.Now()
 	record := func(p permit, class Class) transition {
-		return h.record(p, class, ErrAllBackendsDown, now, rests{time.Second, time.Minute, func() float64 { return 0 }})
+		return h.record(p, class, ErrAllBackendsDown, now, rests{base: time.Second, most: time.Minute, float64: func() float64 { return 0 }})
 	}
 	var admitted []permit
 	for range 100 {
