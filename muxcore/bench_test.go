@@ -3,8 +3,10 @@
 package muxcore_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"syscall"
 	"testing"
 	"time"
@@ -82,6 +84,54 @@ func reportCPU(b *testing.B) (report func()) {
 	}
 	before := used()
 	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
+}
+
+// A large body of a store that cannot write itself, on its way into a connection.
+func BenchmarkLargeBody(b *testing.B) {
+	const size = 8 << 20
+	backends, hooks := copies(b, 1, long(size), muxcore.PutOptions{ETag: `"one"`})
+	hooks[0].wrap = func(_ context.Context, body io.ReadCloser) io.ReadCloser {
+		return struct {
+			io.Reader
+			io.Closer
+		}{body, body}
+	}
+	m := newMux(b, muxcore.Settings{}, backends...)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	client := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			_, err = io.Copy(io.Discard, conn)
+		}
+		client <- err
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(size)
+	b.ReportAllocs()
+	report := reportCPU(b)
+	for b.Loop() {
+		obj, err := m.Get(b.Context(), "k", muxcore.GetOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n, err := io.Copy(conn, obj.Body); n != size || err != nil {
+			b.Fatal(n, err)
+		}
+		_ = obj.Body.Close()
+	}
+	report()
+	_ = conn.Close()
+	if err := <-client; err != nil {
+		b.Error(err)
+	}
 }
 
 // BenchmarkCapabilities of a chain of muxes, which every write asks for.
