@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/suaveplan/caddy-storage-mux/integration/origin"
@@ -56,27 +55,13 @@ func TestARenamedTreeRefusesNoRequest(t *testing.T) {
 	if r := c.Do(rig.Request{Method: http.MethodPut, Path: "/x", Body: strings.NewReader("body")}); r.Status != http.StatusCreated {
 		t.Fatal(r.Status)
 	}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if r, err := c.Try(rig.Request{Path: "/x"}); err == nil && (r.Status != http.StatusOK || string(r.Body) != "body") {
-					t.Errorf("%d %q", r.Status, r.Body)
-				}
-			}
-		})
-	}
+	clients := loadOn(t, c)
 	for i := range 30 {
+		seen := clients.answered.Load()
 		if msg := c.Load(config(i + 1)); msg != "" {
 			t.Error(msg)
 		}
+		clients.goesOn(t, seen)
 	}
-	close(stop)
-	wg.Wait()
+	clients.stop()
 }
