@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 )
 
@@ -108,9 +107,9 @@ func Classify(caller context.Context, err error) Class {
 // classifyStatus is the row of the table for HTTP answers.
 func classifyStatus(status int) Class {
 	switch {
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
+	case status == 401, status == 403, status == 407:
 		return ClassDenied
-	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests:
+	case status == 408, status == 429:
 		return ClassTransient
 	case status >= 400 && status < 500:
 		return ClassSemantic

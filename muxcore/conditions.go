@@ -2,7 +2,6 @@ package muxcore
 
 import (
 	"bytes"
-	"net/http"
 	"net/textproto"
 	"strings"
 	"time"
@@ -86,8 +85,8 @@ func (opts *GetOptions) RangeApplies(info *Info) bool {
 	if tag, rest, ok := CutETag(opts.IfRange); ok {
 		return textproto.TrimString(rest) == "" && EqualStrong(tag, info.ETag)
 	}
-	at, err := http.ParseTime(opts.IfRange)
-	return err == nil && !info.ModTime.IsZero() && info.ModTime.Truncate(time.Second).Equal(at)
+	at, ok := httpDate(opts.IfRange)
+	return ok && !info.ModTime.IsZero() && info.ModTime.Truncate(time.Second).Equal(at)
 }
 
 // Resolve turns the range of opts into the part of the object that Get opens: the conditions' answer, an [*Error]
@@ -143,6 +142,17 @@ func identityOf(i *Info) identity {
 // info is an Info of that identity.
 func (i *identity) info(key string) *Info {
 	return &Info{Key: key, Size: i.size, ETag: i.etag, ETagStored: i.stored, ModTime: i.modTime, Digests: Digests{SHA256: i.sha256}}
+}
+
+// httpDate reads a date in one of the three forms of RFC 9110, section 5.6.7. [net/http.ParseTime] does the same, but
+// would bring its whole HTTP and TLS stack into every program that only wants a mux.
+func httpDate(text string) (at time.Time, ok bool) {
+	for _, form := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} {
+		if at, err := time.Parse(form, text); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // CutETag cuts the entity tag from the beginning of a list, as http.ServeContent reads it.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
+	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
 
 // caching makes a store that keeps what was read twice, for which every file has been left alone long enough.
@@ -230,7 +231,7 @@ func TestReadersNeverSeeAnOlderVersionThanTheWriterHasPut(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			key, r := fmt.Sprint("k", w), rand.New(rand.NewPCG(1, uint64(w)))
-			for version := range 40 {
+			for version := range storetest.Times(5, 40) {
 				want := fmt.Sprintf("%04d", version)
 				put(t, s, key, want, muxcore.PutOptions{})
 				for end := time.Now().Add(time.Duration(r.IntN(50)) * time.Millisecond); time.Now().Before(end); {

@@ -186,6 +186,7 @@ func TestInterimAnswersAndTrailersPass(t *testing.T) {
 }
 
 func TestAStalledOriginLetsGoWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]string{
 		"before the answer":    "",
 		"in the header":        "HTTP/1.1 200 OK\r\nContent-Le",

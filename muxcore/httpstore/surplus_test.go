@@ -16,6 +16,7 @@ import (
 // whoever uploads an object can make them, they must not become the answer to the next request on that connection. That
 // was so in about one of a thousand cases.
 func TestWhatComesBeyondAnAnswerIsNoAnswerToTheNextRequest(t *testing.T) {
+	t.Parallel()
 	forged := sized(200, `ETag: "forged"`, "forged")
 	for name, surplus := range map[string]string{
 		"a body to HEAD":              sized(200, "", forged),

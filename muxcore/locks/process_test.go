@@ -93,6 +93,7 @@ func start(t *testing.T, dir string, env ...string) (*exec.Cmd, *bytes.Buffer) {
 }
 
 func TestProcessesThatShareAFolderTakeTurns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "locks"), 0o700); err != nil {
 		t.Fatal(err)

@@ -112,6 +112,7 @@ func TestATrialThatFailsLeavesItOpen(t *testing.T) {
 
 // Whoever was faster while a body came in keeps what he wrote.
 func TestAnUploadThatIsOvertakenIsAFailedCondition(t *testing.T) {
+	t.Parallel()
 	service := s3fake.New(t, "bucket")
 	s := open(t, settings(service, "bucket"))
 	if err := create(t, s, "first", "x"); err != nil { // so that the trial is over
@@ -182,6 +183,7 @@ func TestAnUploadByPartsThatIsOvertakenIsNotCompletedAgain(t *testing.T) {
 
 // versitygw says so while somebody else removes the last object in a folder, and stays with it if there is one.
 func TestAFolderInTheWayIsBelievedWhenItStays(t *testing.T) {
+	t.Parallel()
 	service := s3fake.New(t, "bucket")
 	s := open(t, settings(service, "bucket"))
 	var left atomic.Int64

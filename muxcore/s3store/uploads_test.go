@@ -101,6 +101,7 @@ func TestABodyOfUnknownLengthThatIsTooLargeLeavesNothing(t *testing.T) {
 
 // Parts that nobody completes are paid for, and nobody sees them.
 func TestUploadsThatFailLeaveNoPartsBehind(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		size   int64
 		body   io.Reader

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,7 +25,7 @@ var conditionalWriteChecks = []check{
 
 // httpDate is a time as HTTP writes it, some seconds off.
 func httpDate(t time.Time, seconds int) string {
-	return t.Add(time.Duration(seconds) * time.Second).UTC().Format(http.TimeFormat)
+	return t.Add(time.Duration(seconds) * time.Second).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT")
 }
 
 func checkReadConditions(p *probe) {

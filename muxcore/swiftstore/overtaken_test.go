@@ -12,6 +12,7 @@ import (
 
 // The real Swift answers 202 to one of two PUTs of the same moment, and keeps the other's.
 func TestAPutThatIsOvertakenIsSentAgain(t *testing.T) {
+	t.Parallel()
 	c := swiftfake.New(t, "box")
 	s := open(t, settings(c, "box"))
 	var left atomic.Int32

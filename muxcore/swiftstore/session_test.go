@@ -83,6 +83,7 @@ func TestATokenThatRunsOutUnderLoadIsRenewedOnceForAll(t *testing.T) {
 }
 
 func TestAStreamIsSentAgainOnlyIfNobodyHasReadOfIt(t *testing.T) {
+	t.Parallel()
 	c := swiftfake.New(t, "box")
 	s := open(t, settings(c, "box"))
 	put(t, s, "first", "token")
