@@ -23,12 +23,8 @@ type body struct {
 	end  int64 // of the part; -1 unknown
 	err  error // sticky
 
-	brokeAt    int64      // where the last break was
-	askedHere  []*backend // who broke there, or was asked to go on from there and did not
-	spentHere  []*backend // of those: who need not be asked there again
-	patient    bool       // may wait for others, see await
-	awaitedAt  int64      // where that was done last
-	awaitUntil time.Time  // how long it might have taken; zero: it was not done yet
+	breaks  *breaks // nil: it has not broken yet
+	patient bool    // may wait for others, see await
 
 	closed atomic.Bool
 	sink   countingWriter // of WriteTo, here to spare an allocation
@@ -123,10 +119,10 @@ func (r *body) failed(err error) {
 // have just failed to go on from here: whatever killed the one may have killed the other.
 func (r *body) resume(cause error) error {
 	broken := r.src.from
-	if r.off != r.brokeAt {
-		r.brokeAt, r.askedHere, r.spentHere = r.off, nil, nil
+	if r.breaks == nil {
+		r.breaks = new(breaks)
 	}
-	r.askedHere, r.spentHere = append(r.askedHere, broken), append(r.spentHere, broken)
+	r.breaks.here(r.off, broken)
 	class := r.src.blame(r.ctx, r.m, cause)
 	if class == ClassAbort {
 		return r.m.aborted(r.ctx, &call{op: OpGet, key: r.key}, 0)
@@ -151,17 +147,14 @@ func (r *body) resume(cause error) error {
 			return r.moveTo(o, b, class)
 		}
 		r.m.release(b)
-		r.askedHere = append(r.askedHere, b)
-		if !class.Counts() { // it is well, and has not what is wanted
-			r.spentHere = append(r.spentHere, b)
-		}
+		r.breaks.failed(b, !class.Counts()) // who is well has not what is wanted
 	}
 	return broke
 }
 
 // next is the next backend that may go on: one that is up, else one that is due back until then.
 func (r *body) next(o *operation, until time.Time) (*backend, permit) {
-	if b, p := o.walk.next(r.askedHere); b != nil || until.IsZero() {
+	if b, p := o.walk.next(r.breaks.asked); b != nil || until.IsZero() {
 		return b, p
 	}
 	return r.await(until)
