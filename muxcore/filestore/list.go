@@ -61,7 +61,11 @@ func (s *Store) walk(w *walk) (err error) {
 		return err
 	}
 	defer s.release(w.d)
-	if err := w.folder(folderOf(w.opts.Prefix)); err != nil || w.count > 0 {
+	folder := folderOf(w.opts.Prefix)
+	if !strings.HasPrefix(folder, muxcore.ReservedPrefix) && w.d.leadsToPrivate(folder) {
+		return nil
+	}
+	if err := w.folder(folder); err != nil || w.count > 0 {
 		return err
 	}
 	return s.current(w.d) // that nothing is there is only said of the root
@@ -235,7 +239,7 @@ func visible(dir, name string) bool {
 // leadsToObject looks behind a symbolic link.
 func (w *walk) leadsToObject(full string) bool {
 	fi, err := w.d.Stat(full)
-	return err == nil && fi.Mode().IsRegular()
+	return err == nil && fi.Mode().IsRegular() && !w.d.leadsToPrivate(full)
 }
 
 // holdsObject tells whether there is any object below dir, and looks no further than the first.

@@ -49,6 +49,9 @@ func formatMeta(is fingerprint, info *muxcore.Info) string {
 	if is.ctime != 0 {
 		line("changed", strconv.FormatInt(is.ctime, 10))
 	}
+	if isPrivate(info.Key) {
+		b.WriteString(privateLine)
+	}
 	if info.ETagStored {
 		line("etag", info.ETag)
 	} else {

@@ -131,6 +131,9 @@ func newETag() string {
 
 // checkWrite decides the conditions of a write over what is there now, and whether an object can be there at all.
 func (d *rootDir) checkWrite(key string, cond *muxcore.Conditions) (existed, side bool, err error) {
+	if !isPrivate(key) && d.leadsToPrivate(folderOf(key)) {
+		return false, false, conflict(key, errNotRegular)
+	}
 	fi, err := d.Lstat(key)
 	if err == nil && fi.IsDir() {
 		if !d.removeEmpty(key) {

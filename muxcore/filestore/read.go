@@ -127,8 +127,11 @@ func (d *rootDir) describe(key string, f *os.File, fi fs.FileInfo, info *muxcore
 	if err != nil {
 		return false, err
 	}
-	*info = muxcore.Info{Key: key, Size: fi.Size()}
 	meta := string(text)
+	if !d.gives(key, fi, meta) {
+		return false, &fs.PathError{Op: "open", Path: key, Err: errNotRegular}
+	}
+	*info = muxcore.Info{Key: key, Size: fi.Size()}
 	was, ok := readMeta(meta, info)
 	ours := ok && was == is.String()
 	var record *muxcore.Record

@@ -44,7 +44,7 @@ func (s *Store) newTemp(d *rootDir, key string) (*temp, error) {
 	t := &temp{d: d, mode: s.mode}
 	t.dir, _ = path.Split(key)
 	folder := dirMode(s.mode)
-	if strings.HasPrefix(key, muxcore.InternalPrefix) {
+	if isPrivate(key) {
 		t.mode, folder = 0o600, 0o700
 	}
 	var err error
