@@ -1,6 +1,7 @@
 package muxcore
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -65,6 +66,14 @@ func (b *backend) abilities() Capabilities { return CapabilitiesOf(b.Store) }
 
 // writable tells whether writes may ever go to the backend.
 func (b *backend) writable() bool { return !b.ReadOnly && b.abilities().Write }
+
+// canHold tells whether an object of that key can ever be there, by the key rule of the store and without asking it.
+func (b *backend) canHold(key string) bool {
+	if b.nested == nil {
+		return CheckKeyOf(b.Store, key) == nil
+	}
+	return slices.ContainsFunc(b.nested.snapshot.Load().all, func(in *backend) bool { return in.writable() && in.canHold(key) })
+}
 
 // dotted is the backend's name in front of one inside it.
 func (b *backend) dotted(inner string) string {

@@ -28,6 +28,9 @@ func (m *Mux) Delete(ctx context.Context, key string, opts DeleteOptions) (Delet
 	if m.mode.origin && !o.view.all[0].writable() {
 		return DeleteResult{}, originReadOnly(o)
 	}
+	if err := m.leaveOutUnfit(o); err != nil {
+		return DeleteResult{}, err
+	}
 	o.memo = m.memo(o)
 	if err := o.memo.begin(m.standing(o)); err != nil {
 		return DeleteResult{}, err
@@ -40,6 +43,24 @@ func (m *Mux) Delete(ctx context.Context, key string, opts DeleteOptions) (Delet
 		err = forgot
 	}
 	return r, err
+}
+
+// leaveOutUnfit has a delete go past those that can never hold the key. They have nothing to delete: what they would miss could never be
+// brought to them. If that is all of them, the key is a bad one.
+func (m *Mux) leaveOutUnfit(o *operation) error {
+	unfit := func(b *backend) bool { return !b.canHold(o.call.key) }
+	if !slices.ContainsFunc(o.view.writers, unfit) && !slices.ContainsFunc(o.view.away, unfit) {
+		return nil
+	}
+	fit := *o.view
+	fit.writers = slices.DeleteFunc(slices.Clone(fit.writers), unfit)
+	fit.away = slices.DeleteFunc(slices.Clone(fit.away), unfit)
+	if len(fit.writers)+len(fit.away) == 0 {
+		b := slices.Concat(o.view.writers, o.view.away)[0]
+		return m.annotate(CheckKeyOf(b.Store, o.call.key), &o.call, b, 0)
+	}
+	o.view = &fit
+	return nil
 }
 
 // decideDelete deletes, once somebody has decided that it may be done.
@@ -55,6 +76,9 @@ func (m *Mux) decideDelete(ctx context.Context, o *operation) (DeleteResult, err
 
 // deleteOrigin lets the origin of a shield decide. That it has no such object does not keep it on the mirrors.
 func (m *Mux) deleteOrigin(ctx context.Context, o *operation, origin *backend) (DeleteResult, error) {
+	if !origin.canHold(o.call.key) && o.call.del.Conditions.Empty() {
+		return m.deleteAll(ctx, o, nil)
+	}
 	p, ok := m.admit(origin, OpDelete, m.set.LastResort)
 	if !ok {
 		o.lastErr, o.lastFrom = m.whyNot(origin, OpDelete), origin.Name

@@ -341,7 +341,7 @@ func (m *Mux) bringDelete(ctx context.Context, key string, b *backend) error {
 	if !ok || !mark.Known || !mark.Deleted || len(mark.Open) > 0 {
 		return errChanged
 	}
-	if err := (&seat{m: m, b: b}).remove(ctx, key, Conditions{}, false); err != nil && !isMiss(err) {
+	if err := (&seat{m: m, b: b}).remove(ctx, key, Conditions{}, false); err != nil && !isMiss(err) && b.canHold(key) {
 		if Classify(ctx, err).leavesOpen() {
 			m.gaveUp(key, &mark, b)
 		}

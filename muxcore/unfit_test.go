@@ -62,6 +62,85 @@ func TestABackendThatCanNeverHoldAKeyDoesNotEndARead(t *testing.T) {
 	}
 }
 
+// Nor is it one to remember a delete that it was not asked for: it has nothing to delete, and could never be brought up to date.
+func TestADeleteGoesPastThoseThatCanNeverHoldTheKey(t *testing.T) {
+	const key = "CON/x"
+	for _, mode := range muxcore.Modes() {
+		for name, row := range map[string]struct {
+			down, held bool // narrow is down, the other one has it
+			wide       bool // there is another one
+			nested     bool // narrow is in a mux of its own
+			want       muxcore.Code
+		}{
+			"it is up, and the other has it":    {wide: true, held: true},
+			"it is down, and the other has it":  {wide: true, held: true, down: true},
+			"it is in a mux, and down":          {wide: true, held: true, down: true, nested: true},
+			"it is up, and the other lacks it":  {wide: true, want: muxcore.CodeKeyNotFound},
+			"it is down, and so does another":   {wide: true, down: true, want: muxcore.CodeKeyNotFound},
+			"there is no other":                 {want: muxcore.CodeInvalidKey},
+			"there is no other, and it is down": {down: true, want: muxcore.CodeInvalidKey},
+		} {
+			t.Run(string(mode)+", "+name, func(t *testing.T) {
+				narrow := folders(t, 1)[0]
+				list := []muxcore.Backend{{Name: "narrow", Store: narrow, Weight: new(1)}, {Name: "alike", Store: folders(t, 1)[0]}}
+				if row.nested {
+					list[0].Store = newMux(t, muxcore.Settings{Mode: mode}, muxcore.Backend{Name: "in", Store: narrow, Weight: new(1)})
+				}
+				wide := memory(t)
+				if row.wide {
+					list = append(list, muxcore.Backend{Name: "wide", Store: wide})
+				}
+				if row.held {
+					put(t, wide, key, "body")
+				}
+				m := newMux(t, muxcore.Settings{Mode: mode, Journal: newJournal(t).Scope("")}, list...)
+				if row.down {
+					narrow.Break(errBroken)
+					_, _ = m.Delete(t.Context(), "known", muxcore.DeleteOptions{}) // by which that is noticed
+				}
+				before := pendingOf(m)[0]
+				r, err := m.Delete(t.Context(), key, muxcore.DeleteOptions{})
+				if muxcore.CodeOf(err) != row.want || len(r.Missed) != 0 {
+					t.Errorf("Delete = %+v, %v, want %q and nobody who missed it", r, err, row.want)
+				}
+				if n := pendingOf(m)[0]; n != before {
+					t.Errorf("%d deletes are pending, want %d, as before", n, before)
+				}
+				if _, err := wide.Stat(t.Context(), key, muxcore.Conditions{}); !errors.Is(err, muxcore.ErrKeyNotFound) {
+					t.Errorf("the object is still there: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A delete that was remembered for a backend whose place one has taken that can never hold the key is done there.
+func TestADeleteIsNotOwedToWhoCanNeverHoldTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const key = "CON/x"
+		set := muxcore.Settings{Mode: muxcore.Mirror, Journal: newJournal(t).Scope("")}
+		backends, hooks := crowd(t, 1, 1)
+		m := newMuxUnclosed(t, set, backends...)
+		put(t, m, key, "body")
+		hooks[0].set(fails)
+		if r, err := m.Delete(t.Context(), key, muxcore.DeleteOptions{}); err != nil || len(r.Missed) != 1 {
+			t.Fatalf("Delete = %+v, %v, want it missed by one", r, err)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next := newMux(t, set, muxcore.Backend{Name: backends[0].Name, Store: folders(t, 1)[0]}, backends[1])
+		if n := pendingOf(next)[0]; n != 1 {
+			t.Fatalf("%d are pending, want the delete", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b := next.Stats().Backends[0]; b.PendingRepairs != 0 || b.RepairError != "" {
+			t.Errorf("%d are still pending: %s", b.PendingRepairs, b.RepairError)
+		}
+	})
+}
+
 // A key below an object is a conflict for whoever cannot hold both. One that was down when another took the upload has missed it,
 // says why it cannot be brought, and gets it once the object is gone.
 func TestAKeyBelowAnObjectWaitsForItToGo(t *testing.T) {
