@@ -108,6 +108,11 @@ func (s *Store) staticSegments(ctx context.Context, about *question) ([]segment,
 	return segments, nil
 }
 
+var (
+	errNoSegment    = errors.New("the list of the object's segments has others in it")
+	errManySegments = errors.New("the list of the object's segments does not end")
+)
+
 // dynamicSegments lists the segments of a dynamic manifest, none where its prefix may take other objects with them.
 func (s *Store) dynamicSegments(ctx context.Context, q *question, manifest string) ([]segment, error) {
 	container, prefix, _ := strings.Cut(strings.TrimPrefix(manifest, "/"), "/")
@@ -124,12 +129,19 @@ func (s *Store) dynamicSegments(ctx context.Context, q *question, manifest strin
 			return nil, err
 		}
 		for _, e := range page {
+			if !strings.HasPrefix(e.Name, prefix) { // what is listed here is deleted
+				return nil, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: q.op, Key: q.key, Err: errNoSegment}
+			}
 			segments = append(segments, segment{container: container, name: e.Name})
 		}
 		if len(page) < pageSize {
 			return segments, nil
 		}
-		marker = page[len(page)-1].Name
+		last := page[len(page)-1].Name
+		if last <= marker || len(segments) > wire.MaxMembers {
+			return nil, &muxcore.Error{Code: muxcore.CodeUnavailable, Op: q.op, Key: q.key, Err: errManySegments}
+		}
+		marker = last
 	}
 }
 

@@ -1,6 +1,8 @@
 package swiftstore_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -114,5 +116,37 @@ func TestASegmentThatIsLeftBehindIsAnError(t *testing.T) {
 	s := open(t, settings(c, "box"))
 	if _, err := s.Delete(t.Context(), "dynamic", muxcore.DeleteOptions{}); muxcore.CodeOf(err) != muxcore.CodeUnavailable {
 		t.Errorf("Delete that leaves a segment behind = %v, want %s", err, muxcore.CodeUnavailable)
+	}
+}
+
+// A cluster that does not go by the marker sent the same segments for ever, and one that does not go by the prefix had us delete
+// whatever it listed.
+func TestAListOfSegmentsThatIsNotWhatWasAskedForDeletesNothing(t *testing.T) {
+	for _, ignored := range []string{"marker", "prefix"} {
+		c := large(t)
+		for i := range 1000 {
+			c.Put("parts", fmt.Sprintf("d/%04d", i), "x")
+		}
+		before := c.Names("parts")
+		pages := 0
+		set := settings(c, "box")
+		set.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if q := r.URL.Query(); q.Has("limit") {
+				if pages++; pages > 10 {
+					return nil, errors.New("asked on and on")
+				}
+				q.Del(ignored)
+				r.URL.RawQuery = q.Encode()
+			}
+			return http.DefaultTransport.RoundTrip(r)
+		})
+		s := open(t, set)
+		t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+		if _, err := s.Delete(t.Context(), "dynamic", muxcore.DeleteOptions{}); muxcore.CodeOf(err) != muxcore.CodeUnavailable || pages > 2 {
+			t.Errorf("Delete where the %s is ignored = %v after %d pages, want %s after two", ignored, err, pages, muxcore.CodeUnavailable)
+		}
+		if after := c.Names("parts"); !slices.Equal(after, before) || !slices.Contains(c.Names("box"), "dynamic") {
+			t.Errorf("where the %s is ignored, %d of %d segments and others are left", ignored, len(after), len(before))
+		}
 	}
 }
