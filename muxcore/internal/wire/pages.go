@@ -103,9 +103,9 @@ func (l *lister) run(ctx context.Context) error {
 
 // markerAfter is where the next page begins: after the last entry, and after all that is rolled up with it.
 func (l *lister) markerAfter(path, before string) string {
-	key := strings.TrimPrefix(path, l.Prefix)
+	key, ours := strings.CutPrefix(path, l.Prefix)
 	rolled, ok := l.opts.RollUp(key)
-	if !ok {
+	if !ours || !ok {
 		return path
 	}
 	marker := l.Prefix + rolled + lastRune
@@ -156,11 +156,14 @@ func (l *lister) yieldAll(entries []muxcore.Entry) error {
 	return nil
 }
 
-// entry is what is listed of one of the service's entries, if anything is.
+// entry is what is listed of one of the service's entries, if anything is. Some services do not go by the prefix.
 func (l *lister) entry(from *Listed) (muxcore.Entry, bool) {
-	path := strings.TrimPrefix(from.Path, l.Prefix)
+	path, ours := strings.CutPrefix(from.Path, l.Prefix)
 	key := path
 	e := muxcore.Entry{Info: muxcore.Info{Key: key, Size: max(from.Size, -1)}}
+	if !ours || !strings.HasPrefix(key, l.opts.Prefix) {
+		return e, false
+	}
 	if !from.Rolled && muxcore.CheckStoreKey(key) != nil {
 		return e, false
 	}
