@@ -20,7 +20,7 @@ const maxSkip = 4 << 20
 // maxTries is how often an object is opened that is overwritten meanwhile.
 const maxTries = 5
 
-var errChanged = errors.New("the object is being overwritten: what was read is not what was described")
+var errChanged = errors.New("what was read is not what was described: the object is being overwritten, or damaged")
 
 // Stat implements muxcore.Store.
 func (s *Store) Stat(ctx context.Context, key string, cond muxcore.Conditions) (muxcore.Info, error) {
@@ -76,7 +76,7 @@ func (s *Store) open(ctx context.Context, key string, opts *muxcore.GetOptions, 
 		return nil, err
 	}
 	if !part && resp.StatusCode == http.StatusOK && resp.ContentLength >= 0 && resp.ContentLength <= room {
-		return small(ctx, &info, resp, opts)
+		return s.small(ctx, d, &info, resp, opts)
 	}
 	skipped, err := s.place(ctx, key, resp, &info, offset, length)
 	if err == nil {
@@ -94,8 +94,9 @@ func (s *Store) open(ctx context.Context, key string, opts *muxcore.GetOptions, 
 	return &opened.Object, nil
 }
 
-// small reads a small object whole. If it is not the one that was described, its bytes say what it is.
-func small(ctx context.Context, described *muxcore.Info, resp *http.Response, opts *muxcore.GetOptions) (*muxcore.Object, error) {
+// small reads a small object whole. If it is not the one that was described, and another one is by now, its bytes say what it is. If
+// none is, they are not what was put.
+func (s *Store) small(ctx context.Context, d *description, described *muxcore.Info, resp *http.Response, opts *muxcore.GetOptions) (*muxcore.Object, error) {
 	info := *described
 	body := make([]byte, resp.ContentLength)
 	_, err := io.ReadFull(resp.Body, body)
@@ -107,6 +108,12 @@ func small(ctx context.Context, described *muxcore.Info, resp *http.Response, op
 		return nil, wire.Broke(ctx, muxcore.OpGet, info.Key, err)
 	}
 	if sum := sha256.Sum256(body); info.Size != int64(len(body)) || info.Digests.SHA256 != nil && !bytes.Equal(info.Digests.SHA256, sum[:]) {
+		switch err := s.unchanged(ctx, info.Key, d); {
+		case err == nil:
+			return nil, changed(info.Key)
+		case !errors.Is(err, errChanged):
+			return nil, err
+		}
 		info = muxcore.Info{Key: info.Key, Size: int64(len(body)), ETag: tagOf(sum[:]), Digests: muxcore.Digests{SHA256: sum[:]}}
 		info.ContentType, info.ModTime = typeOf(wire.First(resp.Header, "Content-Type")), wire.Time(wire.First(resp.Header, "Last-Modified"))
 	}
