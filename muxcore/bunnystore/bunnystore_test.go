@@ -220,6 +220,19 @@ func TestAFolderIsNoObjectAndIsNeverDeleted(t *testing.T) {
 	}
 }
 
+// What no list shows went with the folder that an object was put in place of.
+func TestAFolderWithWhatNoKeyNamesIsInTheWay(t *testing.T) {
+	for _, path := range []string{"folder/back\\slash", "folder/.storage_mux-lock", "folder/inner/.storage_mux/x"} {
+		z := bunnyfake.New(t, "zone")
+		s := open(t, settings(z, "zone"))
+		z.Put("zone", path, "somebody's")
+		_, err := s.Put(t.Context(), "folder", strings.NewReader("x"), 1, muxcore.PutOptions{})
+		if !errors.Is(err, muxcore.ErrKeyConflict) || !slices.Contains(z.Paths("zone"), path) {
+			t.Errorf("Put in place of a folder with %q = %v, %q are left; want %v", path, err, z.Paths("zone"), muxcore.ErrKeyConflict)
+		}
+	}
+}
+
 func TestABodyWhoseCodingWouldBeLostIsRefused(t *testing.T) {
 	s := open(t, settings(bunnyfake.New(t, "zone"), "zone"))
 	opts := muxcore.PutOptions{Attributes: muxcore.Attributes{ContentEncoding: "gzip"}}

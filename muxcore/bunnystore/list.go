@@ -2,10 +2,8 @@ package bunnystore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"slices"
@@ -47,46 +45,10 @@ func isGone(err error) bool { return errors.Is(err, muxcore.ErrKeyNotFound) }
 // members reads a folder, sorted as the keys below it sort. One that is not there has none, or is a 404: Bunny has been seen to
 // say both.
 func (s *Store) members(ctx context.Context, dir string) ([]wire.Member, error) {
-	q := &question{op: muxcore.OpList, key: dir, method: http.MethodGet, path: s.prefix.Path(dir)}
-	q.header = http.Header{"Accept": {"application/json"}}
-	resp, err := s.send(ctx, q) //nolint:bodyclose // drained below
-	if err != nil {
-		return nil, err
-	}
-	defer wire.Drain(resp)
-	if resp.StatusCode != http.StatusOK {
-		return nil, s.refused(muxcore.OpList, dir, resp)
-	}
-	all, err := readFolder(resp.Body, dir)
-	if err != nil {
-		if muxcore.CodeOf(err) == "" {
-			return nil, wire.Broke(ctx, muxcore.OpList, dir, fmt.Errorf("reading the list of a folder: %w", err))
-		}
-		return nil, err
-	}
-	slices.SortFunc(all, func(a, b wire.Member) int { return strings.Compare(a.Key, b.Key) })
-	return slices.CompactFunc(all, func(a, b wire.Member) bool { return a.Key == b.Key }), nil
-}
-
-// readFolder reads an array of descriptions, one by one.
-func readFolder(body io.Reader, dir string) ([]wire.Member, error) {
-	in := wire.Metered{Src: body, Most: maxDescription}
-	dec := json.NewDecoder(&in)
-	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return nil, errors.Join(err, errors.New("it is no array"))
-	}
 	var all []wire.Member
-	for n := 0; dec.More(); n++ {
-		var d description
-		if err := dec.Decode(&d); err != nil {
-			return nil, err
-		}
-		in.Again()
-		if n == wire.MaxMembers {
-			return nil, &muxcore.Error{Code: muxcore.CodeUnsupported, Op: muxcore.OpList, Key: dir, Err: fmt.Errorf("more than %d members", wire.MaxMembers)}
-		}
-		if d.Name == "" || len(d.Name) > muxcore.MaxKeyLength || strings.Contains(d.Name, "/") {
-			continue // no key can name it
+	err := s.eachMember(ctx, dir, func(d *description) {
+		if !d.named() {
+			return
 		}
 		m := wire.Member{Key: dir + d.Name}
 		if d.Directory {
@@ -95,12 +57,64 @@ func readFolder(body io.Reader, dir string) ([]wire.Member, error) {
 			m.Info = d.info(m.Key)
 		}
 		all = append(all, m)
-	}
-	if _, err := dec.Token(); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	return all, nil
+	slices.SortFunc(all, func(a, b wire.Member) int { return strings.Compare(a.Key, b.Key) })
+	return slices.CompactFunc(all, func(a, b wire.Member) bool { return a.Key == b.Key }), nil
+}
+
+// named tells whether a key could name what is described.
+func (d *description) named() bool {
+	return d.Name != "" && len(d.Name) <= muxcore.MaxKeyLength && !strings.Contains(d.Name, "/")
+}
+
+// eachMember reads a folder, in whatever order.
+func (s *Store) eachMember(ctx context.Context, dir string, each func(*description)) error {
+	q := &question{op: muxcore.OpList, key: dir, method: http.MethodGet, path: s.prefix.Path(dir)}
+	q.header = http.Header{"Accept": {"application/json"}}
+	resp, err := s.send(ctx, q) //nolint:bodyclose // drained below
+	if err != nil {
+		return err
+	}
+	defer wire.Drain(resp)
+	if resp.StatusCode != http.StatusOK {
+		return s.refused(muxcore.OpList, dir, resp)
+	}
+	err = wire.EachEntry(resp.Body, each)
+	switch {
+	case err == nil:
+		return nil
+	case muxcore.CodeOf(err) != "":
+		return muxcore.At(muxcore.OpList, dir, err)
+	}
+	return wire.Broke(ctx, muxcore.OpList, dir, fmt.Errorf("reading the list of a folder: %w", err))
+}
+
+// holds tells whether there is any object in a folder, those included that no list shows.
+func (s *Store) holds(ctx context.Context, dir string) (held bool, err error) {
+	var inner []string
+	err = s.eachMember(ctx, dir, func(d *description) {
+		if d.Directory && d.named() {
+			inner = append(inner, dir+d.Name+"/")
+		} else {
+			held = true
+		}
+	})
+	switch {
+	case isGone(err):
+		return false, nil
+	case err != nil, held:
+		return held, err
+	}
+	for _, one := range inner {
+		if len(one) > 2*muxcore.MaxKeyLength { // no folder of Bunny's lies that deep: nobody knows what this is
+			return true, nil
+		}
+		if held, err := s.holds(ctx, one); held || err != nil {
+			return held, err
+		}
+	}
+	return false, nil
 }

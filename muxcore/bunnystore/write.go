@@ -102,10 +102,11 @@ func (s *Store) mayPut(ctx context.Context, key string) (existed bool, err error
 
 // makeWay takes a folder away that is in the way of an object, if no object is below it.
 func (s *Store) makeWay(ctx context.Context, key string) error {
-	for _, err := range s.List(ctx, muxcore.ListOptions{Prefix: key + "/", Limit: 1}) {
-		if err != nil {
-			return err
-		}
+	held, err := s.holds(ctx, key+"/")
+	switch {
+	case err != nil:
+		return err
+	case held:
 		return &muxcore.Error{Code: muxcore.CodeKeyConflict, Op: muxcore.OpPut, Key: key, Err: errFolder}
 	}
 	q := s.ask(muxcore.OpPut, http.MethodDelete, key)

@@ -92,18 +92,18 @@ func (s *Store) staticSegments(ctx context.Context, about *question) ([]segment,
 	if resp.StatusCode != http.StatusOK {
 		return nil, s.refused(&q, resp)
 	}
-	var parts []struct {
+	type part struct {
 		Name   string `json:"name"`
 		Nested bool   `json:"sub_slo"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&parts); err != nil {
-		return nil, wire.Broke(ctx, q.op, q.key, fmt.Errorf("reading the manifest: %w", err))
-	}
 	var segments []segment
-	for _, part := range parts {
-		if container, name, ok := strings.Cut(strings.TrimPrefix(part.Name, "/"), "/"); ok {
-			segments = append(segments, segment{container, name, part.Nested})
+	err = wire.EachEntry(io.LimitReader(resp.Body, maxManifest), func(p *part) {
+		if container, name, ok := strings.Cut(strings.TrimPrefix(p.Name, "/"), "/"); ok {
+			segments = append(segments, segment{container: container, name: name, nested: p.Nested})
 		}
+	})
+	if err != nil {
+		return nil, q.unread(ctx, "the manifest", err)
 	}
 	return segments, nil
 }
@@ -220,7 +220,7 @@ func (s *Store) deleteStatic(ctx context.Context, about *question) error {
 		Errors [][]string `json:"Errors"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&report); err != nil {
-		return wire.Broke(ctx, q.op, q.key, fmt.Errorf("reading how the deletion of the segments went: %w", err))
+		return q.unread(ctx, "how the deletion of the segments went", err)
 	}
 	if !strings.HasPrefix(report.Status, "200") || len(report.Errors) > 0 {
 		return &muxcore.Error{

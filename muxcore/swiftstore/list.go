@@ -2,7 +2,6 @@ package swiftstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -91,8 +90,16 @@ func (s *Store) page(ctx context.Context, p *pageQuestion) ([]listed, error) {
 		return nil, s.refused(q, resp)
 	}
 	var page []listed
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxPage)).Decode(&page); err != nil {
-		return nil, wire.Broke(ctx, q.op, q.key, fmt.Errorf("reading a page of the list: %w", err))
+	if err := wire.EachEntry(io.LimitReader(resp.Body, maxPage), func(e *listed) { page = append(page, *e) }); err != nil {
+		return nil, q.unread(ctx, "a page of the list", err)
 	}
 	return page, nil
+}
+
+// unread is the error of an answer that cannot be read.
+func (q *question) unread(ctx context.Context, what string, err error) error {
+	if muxcore.CodeOf(err) != "" {
+		return muxcore.At(q.op, q.key, err)
+	}
+	return wire.Broke(ctx, q.op, q.key, fmt.Errorf("reading %s: %w", what, err))
 }
