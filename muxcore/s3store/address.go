@@ -19,6 +19,7 @@ import (
 const (
 	firstRegion = "us-east-1"
 	minPartSize = 5 << 20
+	maxRegion   = 63 // bytes of the name of a host between two dots
 )
 
 // place is where the bucket is.
@@ -45,7 +46,7 @@ func (r *region) get() string {
 
 // learn takes the region that the service named, and tells whether it is news to whoever has signed for used.
 func (r *region) learn(name, used string) bool {
-	if r.fixed || name == "" || !isRegion(name) {
+	if r.fixed || !isRegion(name) {
 		return false
 	}
 	r.mu.Lock()
@@ -91,7 +92,7 @@ func (s *Store) locate(set *Settings) error {
 
 // isRegion tells whether name can be part of a host's name and of a signature.
 func isRegion(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+	return name != "" && len(name) <= maxRegion && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	})
 }

@@ -150,14 +150,23 @@ func TestAnExpiredTokenThatIsGivenIsSaidToBe(t *testing.T) {
 func TestNoErrorShowsASecret(t *testing.T) {
 	service := s3fake.New(t, "bucket")
 	for name, change := range map[string]func(*s3store.Settings){
-		"a wrong key":      func(set *s3store.Settings) { set.AccessKey = "AKIAWRONGKEY" },
-		"a wrong secret":   func(set *s3store.Settings) { set.SecretKey = "wr0ng-secret" },
-		"an expired token": func(set *s3store.Settings) { set.SessionToken = "t0ken-secret" },
-		"a long token":     func(set *s3store.Settings) { set.SessionToken = strings.Repeat("t0ken-secret", 100) },
-		"a dead endpoint":  func(set *s3store.Settings) { set.Endpoint = "http://127.0.0.1:1" },
+		"a wrong key":            func(set *s3store.Settings) { set.AccessKey = "AKIAWRONGKEY" },
+		"a region that is a key": func(set *s3store.Settings) { set.AccessKey, set.Region = "AKIAWRONGKEY", "eu" },
+		"a wrong secret":         func(set *s3store.Settings) { set.SecretKey = "wr0ng-secret" },
+		"an expired token":       func(set *s3store.Settings) { set.SessionToken = "t0ken-secret" },
+		"a long token":           func(set *s3store.Settings) { set.SessionToken = strings.Repeat("t0ken-secret", 100) },
+		"a dead endpoint":        func(set *s3store.Settings) { set.Endpoint = "http://127.0.0.1:1" },
 	} {
 		set := settings(service, "bucket")
 		change(&set)
+		service.Fail(nil)
+		if name == "a region that is a key" {
+			service.Fail(func(*http.Request) *s3fake.Refusal {
+				r := s3fake.Refuse(http.StatusForbidden, "AccessDenied", "")
+				r.Header = http.Header{"X-Amz-Bucket-Region": {set.AccessKey}}
+				return r
+			})
+		}
 		for op, call := range cloudtest.Calls(t, open(t, set), "key") {
 			err := call()
 			text := fmt.Sprintf("%v %+v %#v", err, err, err)

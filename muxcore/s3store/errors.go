@@ -49,7 +49,7 @@ func (r *refusal) expired() bool {
 
 // read reads what the service says of an error.
 func read(ctx context.Context, resp *http.Response) *refusal {
-	r := &refusal{status: resp.StatusCode, header: resp.Header, region: wire.First(resp.Header, "X-Amz-Bucket-Region")}
+	r := &refusal{status: resp.StatusCode, header: resp.Header, region: regionIn(wire.First(resp.Header, "X-Amz-Bucket-Region"))}
 	stop := context.AfterFunc(ctx, func() { _ = resp.Body.Close() })
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, errorLimit))
 	stop()
@@ -71,9 +71,17 @@ func (r *refusal) parse(text []byte) bool {
 	}
 	r.code, r.message = strings.TrimSpace(doc.Code), doc.Message // whole: what is cut cannot be redacted any more
 	if r.region == "" && (r.code == "AuthorizationHeaderMalformed" || r.code == "InvalidRegion" || r.code == "PermanentRedirect") {
-		r.region = strings.TrimSpace(doc.Region)
+		r.region = regionIn(doc.Region)
 	}
 	return true
+}
+
+// regionIn is the region that a service names, "" if that is none.
+func regionIn(text string) string {
+	if name := strings.TrimSpace(text); isRegion(name) {
+		return name
+	}
+	return ""
 }
 
 // explain asks once more where the answer to a HEAD, which has no body, may mean this or that: credentials that have
@@ -103,7 +111,9 @@ func (r *refusal) explain(ctx context.Context, s *Store, c *call, creds credenti
 func (r *refusal) redact(creds *credentials.Value) {
 	for _, secret := range []string{creds.SecretAccessKey, creds.SessionToken, creds.AccessKeyID} {
 		if secret != "" {
-			r.code, r.message = strings.ReplaceAll(r.code, secret, "***"), strings.ReplaceAll(r.message, secret, "***")
+			for _, text := range []*string{&r.code, &r.message, &r.region} {
+				*text = strings.ReplaceAll(*text, secret, "***")
+			}
 		}
 	}
 }

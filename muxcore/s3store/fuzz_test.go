@@ -27,6 +27,9 @@ func FuzzAHostileService(f *testing.F) {
 		"HTTP/1.1 404 X\nContent-Length: 0\n\n" + cloudtest.Between + "HTTP/1.1 301 X\nX-Amz-Bucket-Region: x y\nContent-Length: 0\n\n",
 		"HTTP/1.1 200 OK\nETag: \"a\"\nx-amz-meta-storage-mux-type: =?utf-8?b?YQ0KYjog?=\nx-amz-meta-a: =?utf-8?q?=0D=0A?=\nContent-Length: 1\n\n0",
 		"HTTP/1.1 200 OK\n\n" + strings.Repeat("<a>", 5000), "HTTP/1.1 200 OK\n\n<!DOCTYPE a [<!ENTITY b \"&c;&c;\">]><ListBucketResult>&b;</ListBucketResult>",
+		"HTTP/1.1 200 OK\n\n<ListBucketResult><Contents><Key>p/some/key</Key><Size>" + strings.Repeat("9", 5000) + "</Size></Contents></ListBucketResult>",
+		"HTTP/1.1 200 OK\n\n<ListBucketResult><Contents><Key>other</Key></Contents><Contents><Key>p/zzz</Key></Contents></ListBucketResult>",
+		"HTTP/1.1 403 X\nX-Amz-Bucket-Region: " + strings.Repeat("e u", 5000) + "\nContent-Length: 0\n\n",
 		begun + cloudtest.Between + object + cloudtest.Between + "HTTP/1.1 200 OK\n\n<Error><Code>InternalError</Code></Error>",
 	}, func(tb testing.TB, h *cloudtest.Hostile) muxcore.Store {
 		s, err := s3store.New(s3store.Settings{Bucket: "bucket", Endpoint: "http://s3.test", Prefix: "p", AccessKey: "ACCESSKEY", SecretKey: "SECRETKEY", Transport: h})

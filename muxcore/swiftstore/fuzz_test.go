@@ -22,6 +22,7 @@ func FuzzAHostileCluster(f *testing.F) {
 		login + "HTTP/1.1 200 OK\nX-Static-Large-Object: true\nEtag: \"a\"\nContent-Length: 10\n\n" + cloudtest.Between +
 			"HTTP/1.1 200 OK\n\n" + `[{"name":"/other/segment","bytes":5,"hash":"x"},{"name":"","bytes":-5}]`,
 		login + "HTTP/1.1 200 OK\nX-Object-Manifest: other%2F..%2Fb/seg%2F\nContent-Length: 10\n\n0123456789",
+		login + "HTTP/1.1 200 OK\n\n" + `[{"name":"other","bytes":5},{"name":"p/zzz","bytes":5}]`,
 		login + "HTTP/1.1 404 X\nContent-Length: 0\n\n", login + "HTTP/1.1 498 X\nRetry-After: 99999999999999999999\nContent-Length: 0\n\n",
 		login + "HTTP/1.1 200 OK\n\n" + strings.Repeat("[", 20_000), login + "HTTP/1.1 200 OK\n\n[" + strings.Repeat(`{"name":"p/some/a"},`, 999) + `{"name":"p/some/a"}]`,
 		"HTTP/1.1 302 X\nLocation: http://elsewhere.test/\n\n", "HTTP/1.1 200 OK\nX-Storage-Url: ://\nX-Auth-Token: TOKEN\n\n",

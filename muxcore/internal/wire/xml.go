@@ -6,33 +6,52 @@ import (
 	"errors"
 )
 
-// maxNested is how deep the elements of an answer may lie in each other. None of those that we read has more than five.
-const maxNested = 32
+// What an answer may be made of. None of those that we read has elements more than five deep, or an entry of more than a few dozen.
+const (
+	maxNested = 32
+	maxToken  = 64 << 10 // bytes of a tag, with its attributes, or of a text
+	maxTokens = 1 << 18
+	maxQuoted = 300 // bytes of an answer in an error
+)
 
-var errNested = errors.New("elements nested too deeply")
+var (
+	errNested = errors.New("elements nested too deeply")
+	errTokens = errors.New("too many elements")
+)
 
-// UnmarshalXML is xml.Unmarshal for what others send. That one remembers every element that is open, with which a few
-// megabytes of "<a>" become hundreds.
+// UnmarshalXML is xml.Unmarshal for what others send. That one remembers every element that is open and every attribute, with which
+// a few megabytes of "<a>" or "a=” " become hundreds, and quotes whatever it cannot read.
 func UnmarshalXML(text []byte, into any) error {
-	return xml.NewTokenDecoder(&shallow{in: xml.NewDecoder(bytes.NewReader(text))}).Decode(into)
+	in := &Metered{Src: bytes.NewReader(text), Most: maxToken}
+	err := xml.NewTokenDecoder(&bounded{meter: in, in: xml.NewDecoder(in)}).Decode(into)
+	if err != nil && len(err.Error()) > maxQuoted {
+		return errors.New(Clip(err.Error(), maxQuoted))
+	}
+	return err
 }
 
-// shallow reads tokens up to a depth.
-type shallow struct {
+// bounded reads tokens within bounds.
+type bounded struct {
+	meter *Metered
 	in    *xml.Decoder
 	depth int
+	count int
 }
 
 // Token implements xml.TokenReader. The tokens are raw: whoever reads them here matches ends with starts.
-func (s *shallow) Token() (xml.Token, error) {
-	t, err := s.in.RawToken()
+func (b *bounded) Token() (xml.Token, error) {
+	b.meter.Again()
+	t, err := b.in.RawToken()
+	if b.count++; b.count > maxTokens {
+		return nil, errTokens
+	}
 	switch t.(type) {
 	case xml.StartElement:
-		if s.depth++; s.depth > maxNested {
+		if b.depth++; b.depth > maxNested {
 			return nil, errNested
 		}
 	case xml.EndElement:
-		s.depth--
+		b.depth--
 	}
 	return t, err
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A few megabytes of elements that never end cost hundreds while they were read.
-func TestElementsThatLieTooDeepAreRefused(t *testing.T) {
+// A few megabytes of elements that never end, of attributes, or of entries with nothing in them, cost hundreds while they were read.
+func TestAnAnswerOfXMLIsReadWithinBounds(t *testing.T) {
 	var doc struct {
 		A string `xml:"a"`
 	}
@@ -17,6 +17,20 @@ func TestElementsThatLieTooDeepAreRefused(t *testing.T) {
 	}
 	if err := UnmarshalXML([]byte(strings.Repeat("<a>", 1<<20)), &doc); !errors.Is(err, errNested) {
 		t.Errorf("UnmarshalXML of a million starts = %v, want %v", err, errNested)
+	}
+	for name, text := range map[string]string{
+		"attributes":       "<x " + strings.Repeat("a='' ", maxToken) + "/>",
+		"entries":          "<x>" + strings.Repeat("<c/>", maxTokens) + "</x>",
+		"a long text":      "<x><a>" + strings.Repeat("x", 2*maxToken) + "</a></x>",
+		"no number at all": "<x><n>" + strings.Repeat("x", 1000) + "</n></x>",
+	} {
+		var doc struct {
+			A string `xml:"a"`
+			N int    `xml:"n"`
+		}
+		if err := UnmarshalXML([]byte(text), &doc); err == nil || len(err.Error()) > maxQuoted {
+			t.Errorf("UnmarshalXML of %s = %.500v", name, err)
+		}
 	}
 	for _, text := range []string{"<a></b>", "<a>", "", "<a/><a/>x", "<a xmlns:p=''><p:b/></a>"} {
 		if err := UnmarshalXML([]byte(text), &doc); err == nil && strings.Contains(text, "</b>") {
