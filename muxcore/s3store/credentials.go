@@ -46,6 +46,7 @@ type keychain struct {
 	pending *fetch
 	failed  *fetch    // the last one, if it was in vain
 	since   time.Time // the last one ended
+	expired time.Time // known ones were refused the last time that others were fetched for it
 }
 
 // fetch is one attempt to get credentials. value and err are set when done is closed.
@@ -170,16 +171,22 @@ func withoutContext(err error) error {
 	return err
 }
 
-// expire makes the next get fetch anew, and tells whether that can help.
+// expire makes the next get fetch anew, and tells whether that can help. Where those that were fetched for this reason a moment ago are
+// refused as well it cannot, and whoever gives them is not asked again with each request.
 func (k *keychain) expire(used credentials.Value) bool {
 	if k.static {
 		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.value == used {
-		k.known = false
+	if !k.known || k.value != used {
+		return true // there are others by now, or will be
 	}
+	now := k.now()
+	if now.Sub(k.expired) < againTime {
+		return false
+	}
+	k.known, k.expired = false, now
 	return true
 }
 

@@ -134,6 +134,41 @@ func TestATokenThatExpiresIsRenewedOnceForAllWhoWait(t *testing.T) {
 	}
 }
 
+// Where a service refused all tokens, whoever gives them was asked for two with each request.
+func TestCredentialsThatAreRefusedAgainAreNotFetchedWithEachRequest(t *testing.T) {
+	noCredentials(t)
+	service := s3fake.New(t, "bucket")
+	issued := issuer(t, service)
+	service.Fail(func(*http.Request) *s3fake.Refusal {
+		return s3fake.Refuse(http.StatusForbidden, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.")
+	})
+	at := &clock{now: time.Now()}
+	s := chainedAt(t, service, at.read)
+	get := func() error {
+		o, err := s.Get(t.Context(), "key", muxcore.GetOptions{})
+		if err == nil {
+			o.Body.Close()
+		}
+		return err
+	}
+	for _, want := range []int64{2, 3} {
+		for range 5 {
+			if err := get(); muxcore.CodeOf(err) != muxcore.CodeDenied {
+				t.Errorf("Get = %v, want %s", err, muxcore.CodeDenied)
+			}
+		}
+		if n := issued.Load(); n != want {
+			t.Errorf("%d credentials were asked for, want %d", n, want)
+		}
+		at.advance(5 * time.Second)
+	}
+	service.Fail(nil)
+	service.Put("bucket", "key", "body", nil)
+	if err := get(); err != nil {
+		t.Errorf("Get when they are taken = %v", err)
+	}
+}
+
 func TestAnExpiredTokenThatIsGivenIsSaidToBe(t *testing.T) {
 	service := s3fake.New(t, "bucket")
 	set := settings(service, "bucket")
