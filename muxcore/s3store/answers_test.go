@@ -61,6 +61,19 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	}
 }
 
+// An answer of 204, by something in between, was an empty object.
+func TestOnlyA200IsAnObject(t *testing.T) {
+	for _, status := range []int{http.StatusCreated, http.StatusNonAuthoritativeInfo, http.StatusNoContent} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		s := open(t, s3store.Settings{Bucket: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
+		if _, err := s.Get(t.Context(), "key", muxcore.GetOptions{}); muxcore.Classify(t.Context(), err) != muxcore.ClassTransient {
+			t.Errorf("Get answered %d = %v, want a failure", status, err)
+		}
+		s.Close()
+		server.Close()
+	}
+}
+
 // S3 hides from those who may not list whether a key is there. That is no 404, and no failure.
 func TestWithoutTheRightToListAMissingKeyCouldNotBeAsked(t *testing.T) {
 	service := s3fake.New(t, "bucket")

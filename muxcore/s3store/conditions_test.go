@@ -163,6 +163,23 @@ func TestARaceThatLeavesTheConditionTrueIsRunAgain(t *testing.T) {
 	}
 }
 
+// An object that came into being during the race was said to have been made by the one who came second.
+func TestWhoComesSecondHasMadeNothing(t *testing.T) {
+	service := s3fake.New(t, "bucket")
+	s := open(t, settings(service, "bucket"))
+	var theirs sync.Once
+	service.Fail(func(r *http.Request) *s3fake.Refusal {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/key") {
+			theirs.Do(func() { service.Put("bucket", "key", "theirs", nil) })
+		}
+		return nil
+	})
+	res := cloudtest.Put(t, s, "key", "ours", muxcore.PutOptions{Conditions: muxcore.Conditions{IfNoneMatch: `"some other"`}})
+	if !res.Existed {
+		t.Error("Put says that there was nothing, and somebody was faster")
+	}
+}
+
 // S3 has given up the upload by then: its parts would have to be sent again, and nobody has them any more.
 func TestAnUploadByPartsThatIsOvertakenIsNotCompletedAgain(t *testing.T) {
 	service, s := inParts(t)

@@ -147,7 +147,10 @@ func openPart(ctx context.Context, key string, opts *muxcore.GetOptions, resp *h
 func openWhole(ctx context.Context, key string, opts *muxcore.GetOptions, resp *http.Response) (*muxcore.Object, error) {
 	f := foundIn(key, resp.Header, resp.ContentLength)
 	err := error(nil)
-	if f.info.Size < 0 {
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		err = wrongAnswer(muxcore.OpGet, key, fmt.Sprintf("a GET does not have %d", resp.StatusCode))
+	case f.info.Size < 0:
 		err = wrongAnswer(muxcore.OpGet, key, "it does not say how long the object is")
 	}
 	var offset, length int64

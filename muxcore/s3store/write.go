@@ -32,7 +32,7 @@ type put struct {
 	opts *muxcore.PutOptions
 	body *wire.Upload
 
-	old   *found      // what is there, nil for nothing
+	old   *found      // what is there, nil for nothing, as of the last look
 	guard http.Header // nil: no condition
 	sent  int64
 }
@@ -58,7 +58,6 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 			return muxcore.PutResult{}, muxcore.At(muxcore.OpPut, key, err)
 		}
 	}
-	existed := p.old != nil
 	p.body = wire.NewUpload(ctx, muxcore.CheckBody(src, size, opts.Digests), size)
 	native, err := p.store(ctx)
 	whole, bodyErr := p.body.Settle(ctx)
@@ -76,7 +75,7 @@ func (s *Store) Put(ctx context.Context, key string, src io.Reader, size int64, 
 	if opts.ETag != "" {
 		info.ETag, info.ETagStored = opts.ETag, true
 	}
-	return muxcore.PutResult{Info: info, Existed: existed}, nil
+	return muxcore.PutResult{Info: info, Existed: p.old != nil}, nil
 }
 
 // look finds what is at the key, decides the conditions on it, and makes the guard that holds the service to that. Without
