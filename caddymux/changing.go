@@ -1,6 +1,7 @@
 package caddymux
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,7 +63,8 @@ func (t *tree) checkHeirs() error {
 	return nil
 }
 
-// namesakes are all trees of a name that configs have, also those that are on their way in or out.
+// namesakes are all trees of a name that configs have, also those that are on their way in or out: the last one made
+// comes first.
 func namesakes(name string) (all []*tree) {
 	trees.Range(func(key, value any) bool {
 		if t, ok := value.(*tree); ok && key.(treeKey).name == name {
@@ -70,6 +72,7 @@ func namesakes(name string) (all []*tree) {
 		}
 		return true
 	})
+	slices.SortFunc(all, func(a, b *tree) int { return cmp.Compare(b.born, a.born) })
 	return all
 }
 

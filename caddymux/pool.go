@@ -133,17 +133,15 @@ func (t *tree) enter() bool {
 	}
 }
 
-// newest finds the tree that a newer config has under a name, and counts a user of it.
-func newest(name string) (found *tree) {
-	trees.Range(func(key, value any) bool {
-		t, ok := value.(*tree)
-		if ok && key.(treeKey).name == name && t.enter() {
-			found = t
-			return false
+// newest finds the tree that a newer config has under a name, and counts a user of it: that of the running config, if it has one. Of the
+// others, one may be of a config that is only being loaded, and another of one that is gone, while a tree that stays uses it.
+func newest(name string) *tree {
+	for _, t := range slices.Concat(activeTrees(), namesakes(name)) {
+		if t.name == name && t.enter() {
+			return t
 		}
-		return true
-	})
-	return found
+	}
+	return nil
 }
 
 // release gives back what acquire took. The last one closes the tree.

@@ -167,6 +167,28 @@ func TestATreeClosesOnceWithItsLastUser(t *testing.T) {
 	got.release()
 }
 
+// Nor does it find one that is no successor: of a config that may never run, or of one that is gone.
+func TestALateRequestGoesToTheTreeOfTheRunningConfig(t *testing.T) {
+	const site = "storage_mux memory: {\n name t\n timeout %ds\n}"
+	gone := provisioned(t, fmt.Sprintf(site, 1)) // kept by another one
+	c := run(t, fmt.Sprintf(site, 2))
+	late := activeTree("t")
+	late.release()
+	c.load(fmt.Sprintf(site, 3))
+	<-late.done
+	loading := provisioned(t, fmt.Sprintf(site, 4))
+	for range 20 {
+		got, err := late.acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.release()
+		if got == gone.tree || got == loading.tree || !got.active() {
+			t.Fatalf("it went to the tree of a config that does not run, with a timeout of %v", got.root.set.Timeout)
+		}
+	}
+}
+
 // A tree that a reload removes or renames is there for the requests that are still on their way to it.
 func TestATreeWithoutASuccessorStaysForLateRequests(t *testing.T) {
 	lateness = time.Hour
