@@ -85,9 +85,9 @@ func (b *BunnyBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	if err := ParseOptions(d, SharedWords("bunny"),
 		Option{Word: "region", Parse: TextOption(&b.Region)},
-		Option{Word: "access_key", Parse: TextOption(&b.AccessKey)},
+		Option{Word: "access_key", Parse: SecretOption(&b.AccessKey)},
 		Option{Word: "pull_zone", Parse: addressOption(&b.PullZone)},
-		Option{Word: "api_key", Parse: TextOption(&b.APIKey)},
+		Option{Word: "api_key", Parse: SecretOption(&b.APIKey)},
 		Option{Word: "prefix", Parse: TextOption(&b.Prefix)},
 		Option{Word: "endpoint", Parse: addressOption(&b.Endpoint)},
 		Option{Word: "api_endpoint", Parse: addressOption(&b.APIEndpoint)},

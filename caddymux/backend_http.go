@@ -89,8 +89,8 @@ func (b *HTTPBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := checkBaseURL(b.BaseURL); err != nil {
 		return at(d, err)
 	}
-	if d.NextArg() {
-		return d.Errf("http: unexpected word %q", d.Val())
+	if err := noMoreSecrets(d, "http"); err != nil { // the first one may have a password
+		return err
 	}
 	return ParseOptions(d, SharedWords("http"),
 		Option{Word: "header", Repeats: true, Parse: b.parseHeader},
@@ -130,8 +130,11 @@ func checkBaseURL(base string) error {
 
 func (b *HTTPBackend) parseHeader(d *caddyfile.Dispenser) error {
 	var name, value string
-	if !d.AllArgs(&name, &value) {
+	if !d.Args(&name, &value) {
 		return d.ArgErr()
+	}
+	if err := noMoreSecrets(d, "header"); err != nil {
+		return err
 	}
 	if value == "" {
 		return d.Errf("header: the value of %s is empty", name)

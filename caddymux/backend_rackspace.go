@@ -80,7 +80,7 @@ func (b *RackspaceBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	if err := ParseOptions(d, SharedWords("rackspace"),
 		Option{Word: "user", Parse: TextOption(&b.User)},
-		Option{Word: "key", Parse: TextOption(&b.Key)},
+		Option{Word: "key", Parse: SecretOption(&b.Key)},
 		Option{Word: "region", Parse: TextOption(&b.Region)},
 		Option{Word: "prefix", Parse: TextOption(&b.Prefix)},
 		Option{Word: "cdn", Parse: cdnOption(&b.CDN, &b.CDNTTL)},

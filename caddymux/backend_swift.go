@@ -91,7 +91,7 @@ func (b *SwiftBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := ParseOptions(d, SharedWords("swift"),
 		Option{Word: "auth_url", Parse: addressOption(&b.AuthURL)},
 		Option{Word: "user", Parse: TextOption(&b.User)},
-		Option{Word: "key", Parse: TextOption(&b.Key)},
+		Option{Word: "key", Parse: SecretOption(&b.Key)},
 		Option{Word: "tenant", Parse: TextOption(&b.Tenant)},
 		Option{Word: "domain", Parse: TextOption(&b.Domain)},
 		Option{Word: "region", Parse: TextOption(&b.Region)},

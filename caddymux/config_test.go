@@ -186,4 +186,15 @@ func TestSecretsAreNotInErrors(t *testing.T) {
 			t.Errorf("%s\ngives %v", config, err)
 		}
 	}
+	// A secret with a space that lacks its quotes is two words.
+	for _, backend := range []string{
+		"http http://a {\nheader Authorization Bearer hunter2\n}", "http http://u:a@h hunter2", "s3 bucket {\nsecret_key a hunter2\n}",
+		"s3 bucket {\naccess_key a hunter2\n}", "s3 bucket {\nsession_token a hunter2\n}", "swift box {\nkey a hunter2\n}",
+		"rackspace box {\nkey a hunter2\n}", "bunny zone {\naccess_key a hunter2\n}", "bunny zone {\napi_key a hunter2\n}",
+	} {
+		_, err := adapt(t, ":80 {\nstorage_mux {\nbackend b "+backend+"\n}\n}")
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "quotes, at Caddyfile:") {
+			t.Errorf("%s\ngives %v", backend, err)
+		}
+	}
 }

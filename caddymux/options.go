@@ -82,6 +82,25 @@ func TextOption(into *string) func(*caddyfile.Dispenser) error {
 	}
 }
 
+// SecretOption takes one word that no error may show.
+func SecretOption(into *string) func(*caddyfile.Dispenser) error {
+	return func(d *caddyfile.Dispenser) error {
+		option := d.Val()
+		if err := TextOption(into)(d); err != nil {
+			return err
+		}
+		return noMoreSecrets(d, option)
+	}
+}
+
+// noMoreSecrets refuses a further word without showing it: the usual mistake is a secret with a space that lacks its quotes.
+func noMoreSecrets(d *caddyfile.Dispenser, option string) error {
+	if d.NextArg() {
+		return d.Errf("%s: unexpected word; a value with spaces stands in quotes", option)
+	}
+	return nil
+}
+
 // enumOption takes one of several words. One with placeholders is looked at when it is provisioned.
 func enumOption(into *string, known ...string) func(*caddyfile.Dispenser) error {
 	return func(d *caddyfile.Dispenser) error {
