@@ -47,8 +47,16 @@ func (s *certStore) open() (*tree, error) {
 	return t, err
 }
 
+// maxValue is far more than any certificate, key, account or staple takes: what is loaded is in memory, whatever a backend gives.
+const maxValue = 64 << 20
+
+var errLargeValue = fmt.Errorf("more than %d MiB, which nothing in a certificate storage has", maxValue>>20)
+
 // Store implements certmagic.Storage.
 func (s *certStore) Store(ctx context.Context, key string, value []byte) error {
+	if len(value) > maxValue {
+		return fmt.Errorf("storing %q: %w", key, errLargeValue)
+	}
 	t, err := s.open()
 	if err != nil {
 		return err
@@ -70,11 +78,23 @@ func (s *certStore) Load(ctx context.Context, key string) ([]byte, error) {
 		return nil, asAbsent(err)
 	}
 	defer func() { _ = o.Body.Close() }()
-	value, err := io.ReadAll(o.Body)
+	value, err := readValue(o, maxValue)
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", key, err)
 	}
 	return value, nil
+}
+
+// readValue reads an object of up to most bytes.
+func readValue(o *muxcore.Object, most int64) ([]byte, error) {
+	if o.Size > most {
+		return nil, errLargeValue
+	}
+	value, err := io.ReadAll(io.LimitReader(o.Body, most+1))
+	if err == nil && int64(len(value)) > most {
+		return nil, errLargeValue
+	}
+	return value, err
 }
 
 // asAbsent makes fs.ErrNotExist of what can never be there.

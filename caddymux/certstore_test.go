@@ -3,6 +3,7 @@ package caddymux
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -77,5 +78,28 @@ func TestAFolderIsKnownWhileABackendIsAway(t *testing.T) {
 	}
 	if _, err := s.Stat(t.Context(), "missing"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Stat of what may be on the backend that is away = %v, want the outage", err)
+	}
+}
+
+// A backend that is not what it should be could have had any amount of memory by one certificate.
+func TestAValueIsLoadedUpToALimit(t *testing.T) {
+	for name, row := range map[string]struct {
+		size  int64
+		bytes int
+		whole bool
+	}{
+		"known, and it fits":         {10, 10, true},
+		"unknown, and it fits":       {-1, 10, true},
+		"known, and too large":       {11, 11, false},
+		"unknown, and without end":   {-1, 1 << 20, false},
+		"known, and a lie besides":   {5, 1 << 20, false},
+		"empty, of unknown length":   {-1, 0, true},
+		"one byte more than it fits": {-1, 11, false},
+	} {
+		body := strings.NewReader(strings.Repeat("x", row.bytes))
+		value, err := readValue(&muxcore.Object{Info: muxcore.Info{Size: row.size}, Body: io.NopCloser(body)}, 10)
+		if (err == nil) != row.whole || row.whole && len(value) != row.bytes || row.bytes-body.Len() > 11 {
+			t.Errorf("%s: %d bytes, %v, after %d were read", name, len(value), err, row.bytes-body.Len())
+		}
 	}
 }
