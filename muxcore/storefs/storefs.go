@@ -191,10 +191,14 @@ func (i info) Mode() fs.FileMode {
 	return 0o444
 }
 
-// same tells whether what was opened is what was looked at: by its entity tag, else by its time, besides its length.
+// same tells whether what was opened is what was looked at: by its entity tag, else by its time, besides its length. Where nobody tells
+// either, its length has to do.
 func (i info) same(o *muxcore.Info) bool {
-	if o.Size != i.size {
+	switch {
+	case o.Size != i.size:
 		return false
+	case i.etag == o.ETag && (i.etag != "" || i.time.IsZero() || o.ModTime.IsZero()):
+		return true
 	}
-	return i.etag == o.ETag || !i.time.IsZero() && i.time.Equal(o.ModTime) && !strings.HasPrefix(i.etag, "W/")
+	return !i.time.IsZero() && i.time.Equal(o.ModTime) && !strings.HasPrefix(i.etag, "W/")
 }

@@ -1,6 +1,7 @@
 package storefs_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -177,6 +178,46 @@ func TestAPartIsReadFromItsOffset(t *testing.T) {
 	}
 	if _, err := seeker.Read(make([]byte, 1)); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("Read after Close = %v", err)
+	}
+}
+
+// untagged is a store without entity tags.
+type untagged struct{ muxcore.Store }
+
+func (s untagged) Stat(ctx context.Context, key string, cond muxcore.Conditions) (muxcore.Info, error) {
+	info, err := s.Store.Stat(ctx, key, cond)
+	info.ETag = ""
+	return info, err
+}
+
+func (s untagged) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*muxcore.Object, error) {
+	o, err := s.Store.Get(ctx, key, opts)
+	if err == nil {
+		o.ETag = ""
+	}
+	return o, err
+}
+
+// Without tags, another version of the same length was read under the length and the time of the first.
+func TestWithoutTagsTheTimeTellsVersionsApart(t *testing.T) {
+	first := time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
+	for second, want := range map[time.Time]bool{first: true, first.Add(time.Second): false} {
+		s, open := untagged{memory(t)}, 0
+		write := func(body string, at time.Time) {
+			if _, err := s.Put(t.Context(), "x", strings.NewReader(body), 1, muxcore.PutOptions{ModTime: at}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("1", first)
+		file, err := of(s, &open).Open("x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("2", second)
+		if got, err := io.ReadAll(file); (err == nil) != want {
+			t.Errorf("what was put %v later is read as %q, %v", second.Sub(first), got, err)
+		}
+		_ = file.Close()
 	}
 }
 
