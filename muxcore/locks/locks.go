@@ -201,10 +201,10 @@ func (l *Locker) attempt(ctx context.Context, name string) (bool, error) {
 	if le == nil {
 		return false, nil
 	}
+	le.begin() //nolint:contextcheck // a lock outlives the call that takes it
 	l.mu.Lock()
 	l.held[name] = append(l.held[name], le)
 	l.mu.Unlock()
-	le.begin() //nolint:contextcheck // a lock outlives the call that takes it
 	return true, nil
 }
 

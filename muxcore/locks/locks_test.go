@@ -3,6 +3,7 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,6 +251,22 @@ func TestWhatIsNotHeldCannotBeGivenBack(t *testing.T) {
 	unlock(t, l, "x")
 	if err := l.Unlock(t.Context(), "x"); !errors.Is(err, locks.ErrNotHeld) {
 		t.Errorf("a second Unlock = %v", err)
+	}
+}
+
+// A lock that another goroutine gives back the moment it is taken had nothing yet that could be ended.
+func TestALockMayBeGivenBackTheMomentItIsTaken(t *testing.T) {
+	l := newLocker(t, memory(t), locks.Settings{})
+	for range 200 {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for errors.Is(l.Unlock(t.Context(), "a"), locks.ErrNotHeld) {
+				runtime.Gosched()
+			}
+		}()
+		lock(t, l, "a")
+		<-done
 	}
 }
 
