@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync"
 
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
-
-const purgers = 4 // URLs purged at the same time
 
 var (
 	errNoPullZone = errors.New("pull_zone is not set")
@@ -40,18 +37,7 @@ func (s *Store) Purge(ctx context.Context, keys []string) error {
 			return err
 		}
 	}
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, purgers)
-	errs := make([]error, len(keys))
-	for i, key := range keys {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
-			errs[i] = s.purge(ctx, key)
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return wire.Each(keys, func(key string) error { return s.purge(ctx, key) })
 }
 
 // purge purges one URL. A star in it would be a wildcard, but it is sent encoded.

@@ -18,7 +18,6 @@ import (
 const (
 	minTTL    = 15 * time.Minute
 	maxTTL    = 365 * 24 * time.Hour
-	purgers   = 4                // keys purged at the same time
 	purgeTime = 10 * time.Second // the longest that a purge after a write may take
 )
 
@@ -85,18 +84,7 @@ func (s *Store) Purge(ctx context.Context, keys []string) error {
 	if _, err := s.published(ctx); err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, purgers)
-	errs := make([]error, len(keys))
-	for i, key := range keys {
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			errs[i] = s.purge(ctx, key)
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return wire.Each(keys, func(key string) error { return s.purge(ctx, key) })
 }
 
 func (s *Store) purge(ctx context.Context, key string) error {
