@@ -148,3 +148,16 @@ func BenchmarkCapabilities(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCheckKey of what each read checks two or three times.
+func BenchmarkCheckKey(b *testing.B) {
+	for name, key := range map[string]string{"letter": "k", "path": "assets/images/2026/11/0123456789abc.jpeg"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := muxcore.CheckKey(key); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

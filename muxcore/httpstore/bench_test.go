@@ -71,6 +71,29 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
+// BenchmarkMirror reads from a mirror of three origins, two of which are beaten each time.
+func BenchmarkMirror(b *testing.B) {
+	size := benchSizes[0]
+	var backends []muxcore.Backend
+	for i := range 3 {
+		backends = append(backends, muxcore.Backend{Name: fmt.Sprint("b", i), Store: open(b, httpstore.Settings{BaseURL: benchOrigin(b)})})
+	}
+	m, err := muxcore.New(muxcore.Settings{Mode: muxcore.Mirror}, backends...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	buf := make([]byte, 64<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		o, err := m.Get(b.Context(), strconv.Itoa(size), muxcore.GetOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		drainInto(b, o.Body, buf, size)
+	}
+}
+
 func drainInto(b *testing.B, body io.ReadCloser, buf []byte, size int) {
 	b.Helper()
 	total := 0
