@@ -3,10 +3,12 @@ package caddymux
 import (
 	"bytes"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"mime"
 	"net/http"
 	"net/http/httptest"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"testing"
@@ -192,6 +194,22 @@ func TestRangesThatServeContentReadsOtherwise(t *testing.T) {
 	}
 }
 
+// misplaced tells whether a range has a last byte before its first, or one that is none. net/http overlooks that where the
+// first lies past the end.
+func misplaced(field string) bool {
+	for spec := range strings.SplitSeq(strings.TrimPrefix(field, "bytes="), ",") {
+		first, last, _ := strings.Cut(textproto.TrimString(spec), "-")
+		from, ok := new(big.Int).SetString(first, 10)
+		if !ok || last == "" {
+			continue
+		}
+		if to, ok := new(big.Int).SetString(last, 10); !ok || to.Cmp(from) < 0 || strings.Trim(last, "0123456789") != "" {
+			return true
+		}
+	}
+	return false
+}
+
 func FuzzServeRange(f *testing.F) {
 	for _, v := range oracles.Ranges {
 		f.Add(v, "", true)
@@ -209,7 +227,11 @@ func FuzzServeRange(f *testing.F) {
 		if ifRange != "" {
 			r.Header.Set("If-Range", strings.ReplaceAll(ifRange, "{etag}", o.info.ETag))
 		}
-		ours, theirs := o.ours(t, r), o.theirs(t, r)
+		ours := o.ours(t, r)
+		if misplaced(field) {
+			r.Header.Del("Range") // it is ignored
+		}
+		theirs := o.theirs(t, r)
 		if theirs.Status == http.StatusRequestedRangeNotSatisfiable && theirs.Header.Get("Content-Range") == "" {
 			// To net/http it is malformed. To us too, or it is one of the forms above; never an error of another kind.
 			if ours.Status != http.StatusOK && ours.Status != http.StatusPartialContent && ours.Status != http.StatusRequestedRangeNotSatisfiable {

@@ -91,7 +91,7 @@ func FuzzBreakerAgreesWithTheModel(f *testing.F) {
 func play(t *testing.T, steps []byte) {
 	b := newBreaker(t, Settings{
 		FailureThreshold: modelFailures, SuccessThreshold: modelSuccesses,
-		HalfOpenMaxCalls: modelTrials, OpenDuration: modelOpen, TrialTimeout: time.Hour,
+		HalfOpenMaxCalls: modelTrials, OpenDuration: modelOpen, TrialTimeout: 24 * time.Hour, // longer than all pauses
 	})
 	m := &model{}
 	type call struct {

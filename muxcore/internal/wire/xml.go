@@ -20,7 +20,7 @@ var (
 )
 
 // UnmarshalXML is xml.Unmarshal for what others send. That one remembers every element that is open and every attribute, with which
-// a few megabytes of "<a>" or "a=” " become hundreds, and quotes whatever it cannot read.
+// a few megabytes of tags or attributes become hundreds, and quotes whatever it cannot read.
 func UnmarshalXML(text []byte, into any) error {
 	in := &Metered{Src: bytes.NewReader(text), Most: maxToken}
 	err := xml.NewTokenDecoder(&bounded{meter: in, in: xml.NewDecoder(in)}).Decode(into)
