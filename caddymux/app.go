@@ -89,7 +89,7 @@ func (a *App) tree(ctx caddy.Context, name string) (*door, error) {
 // provisionTree makes a named tree.
 func (a *App) provisionTree(ctx caddy.Context, name string) (d *door, err error) {
 	if at := slices.Index(a.making, name); at >= 0 {
-		return nil, coded(muxcore.CodeRecursionDepthExceeded, "a cycle of use: %s", strings.Join(append(slices.Clone(a.making[at:]), name), " -> "))
+		return nil, errCycle(append(slices.Clone(a.making[at:]), name))
 	}
 	a.making = append(a.making, name)
 	defer func() {

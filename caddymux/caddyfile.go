@@ -42,6 +42,9 @@ func parseDirective(helper httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, e
 			return nil, at(&h.usePlace, err)
 		}
 	}
+	if err := checkDeclaredUses(h.uses, helper.Option(appID)); err != nil {
+		return nil, err
+	}
 	h.hideCaddyfiles(helper.Caddyfiles())
 	return helper.NewRoute(matchers, h), nil
 }
@@ -77,6 +80,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := ParseOptions(d, nil, append(h.options(), p.options()...)...); err != nil {
 		return err
 	}
+	h.uses = *p.uses
 	if len(h.Backends) == 0 && h.Use == "" && h.readAsMatcher != "" {
 		return start.Errf("storage_mux %[1]s: no backend: %[1]q was read as a path matcher, as a first argument that begins with / always is;"+
 			" for a folder write \"storage_mux * %[1]s\" or \"storage_mux failover %[1]s\"", h.readAsMatcher)

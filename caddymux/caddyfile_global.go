@@ -34,14 +34,20 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 	if app.Trees[name] != nil {
 		return nil, d.Errf("two storage trees named %q", name)
 	}
-	if app.Trees[name], err = parseTree(d); err != nil {
+	place := *d
+	p, err := parseTree(d)
+	if err != nil {
+		return nil, err
+	}
+	app.Trees[name] = p.m
+	if err := app.checkUses(name, *p.uses, &place); err != nil {
 		return nil, err
 	}
 	return httpcaddyfile.App{Name: appID, Value: caddyconfig.JSON(app, nil)}, nil
 }
 
 // parseTree reads [<mode>] [<location>...] { <tree options and backends> } after the token on which d stands.
-func parseTree(d *caddyfile.Dispenser) (*Mux, error) {
+func parseTree(d *caddyfile.Dispenser) (*muxParser, error) {
 	p, start := newMuxParser(new(Mux), 1), *d
 	if err := p.head(d); err != nil {
 		return nil, err
@@ -49,7 +55,7 @@ func parseTree(d *caddyfile.Dispenser) (*Mux, error) {
 	if err := ParseOptions(d, nil, p.options()...); err != nil {
 		return nil, err
 	}
-	return p.m, p.check(&start)
+	return p, p.check(&start)
 }
 
 // declaredTrees is what global options have declared so far.

@@ -18,10 +18,11 @@ type muxParser struct {
 	members []*Backend
 
 	quorumPlace caddyfile.Dispenser // where the write quorum stands
+	uses        *[]usePlace         // of the whole tree
 }
 
 func newMuxParser(m *Mux, depth int) *muxParser {
-	return &muxParser{m: m, depth: depth, taken: make(map[string]bool)}
+	return &muxParser{m: m, depth: depth, taken: make(map[string]bool), uses: new([]usePlace)}
 }
 
 // head parses what stands on the first line: [<mode>] [<location>...].
@@ -222,6 +223,7 @@ func (p *muxParser) backend(d *caddyfile.Dispenser) error {
 	if err := unmarshaler.UnmarshalCaddyfile(own); err != nil {
 		return err
 	}
+	p.use(module, &start)
 	return p.add(&start, &b, module)
 }
 
@@ -232,6 +234,7 @@ func (p *muxParser) nested(d *caddyfile.Dispenser) (*Mux, error) {
 		return nil, at(d, err)
 	}
 	inner := newMuxParser(new(Mux), p.depth+1)
+	inner.uses = p.uses
 	start := *d
 	if err := inner.head(d); err != nil {
 		return nil, err

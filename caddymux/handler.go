@@ -85,6 +85,9 @@ type Handler struct {
 
 	// usePlace is where in the Caddyfile the option use stands, for errors.
 	usePlace caddyfile.Dispenser
+
+	// uses are the backends of type use in the Caddyfile.
+	uses []usePlace
 }
 
 // CaddyModule returns the Caddy module information.

@@ -1,9 +1,9 @@
 package caddymux
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,18 +50,31 @@ func TestAUsedTreeIsTheVeryOneThatOthersUse(t *testing.T) {
 }
 
 func TestACycleOfUseIsALoadErrorThatNamesIt(t *testing.T) {
-	for _, test := range []struct{ options, want string }{
-		{"storage_mux a {\n backend x use a\n}", "a cycle of use: a -> a"},
-		{"storage_mux a {\n backend x use b\n}\nstorage_mux b {\n backend y use c\n}\nstorage_mux c {\n backend z use b\n}", "a cycle of use: b -> c -> b"},
-		{"storage_mux z {\n backend x mux mirror {\n  backend y use m\n }\n}\nstorage_mux m {\n backend x use z\n}", "a cycle of use: m -> z -> m"},
+	for _, name := range []string{"a", "b", "c", "m", "z"} {
+		t.Setenv("STORAGE_MUX_TREE_"+name, name)
+	}
+	for _, test := range []struct{ options, want, late string }{
+		{"storage_mux a {\n backend x use a\n}", "a cycle of use: a -> a, at Caddyfile:3", "a cycle of use: a -> a"},
+		{
+			"storage_mux a {\n backend x use b\n}\nstorage_mux b {\n backend y use c\n}\nstorage_mux c {\n backend z use b\n}",
+			"a cycle of use: c -> b -> c, at Caddyfile:9", "a cycle of use: b -> c -> b",
+		},
+		{
+			"storage_mux z {\n backend x mux mirror {\n  backend y use m\n }\n}\nstorage_mux m {\n backend x use z\n}",
+			"a cycle of use: m -> z -> m, at Caddyfile:8", "a cycle of use: m -> z -> m",
+		},
 	} {
-		c := run(t, `respond "first"`)
-		err := c.loadWith(test.options, `respond "second"`)
-		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, &muxcore.Error{Code: muxcore.CodeRecursionDepthExceeded}) && !strings.Contains(err.Error(), "RECURSION_DEPTH_EXCEEDED") {
-			t.Errorf("%s\ngives %v, want %q", test.options, err, test.want)
-		}
-		if n := treesAlive(); n != 0 {
-			t.Errorf("%d trees are alive after the failed load", n)
+		// What a placeholder names is known only once the config is provisioned, as is what JSON says.
+		late := regexp.MustCompile(` use (.)`).ReplaceAllString(test.options, " use {env.STORAGE_MUX_TREE_$1}")
+		for options, want := range map[string]string{test.options: test.want, late: test.late} {
+			c := run(t, `respond "first"`)
+			err := c.loadWith(options, `respond "second"`)
+			if err == nil || !strings.Contains(err.Error(), "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED: "+want) {
+				t.Errorf("%s\ngives %v, want %q", options, err, want)
+			}
+			if n := treesAlive(); n != 0 {
+				t.Errorf("%d trees are alive after the failed load", n)
+			}
 		}
 	}
 }
@@ -83,9 +96,14 @@ func TestUseCountsOneInAChain(t *testing.T) {
 		}
 		c.eventually("the new config serves", func() bool { return c.do("GET", "/x", "").status == http.StatusNotFound }) // a late request to the old one is 503
 	}
+	t.Setenv("STORAGE_MUX_TREE_8", "t8")
 	for n, site := range map[int]string{9: `respond "never"`, 8: "storage_mux {\n backend o use t8\n}"} {
-		if err := c.loadWith(chain(n), site); err == nil || !strings.Contains(err.Error(), "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED") {
-			t.Errorf("nine in a chain: %v", err)
+		late := strings.ReplaceAll(chain(n), "use t8", "use {env.STORAGE_MUX_TREE_8}")
+		for _, options := range []string{chain(n), late} {
+			err := c.loadWith(options, strings.ReplaceAll(site, "use t8", "use {env.STORAGE_MUX_TREE_8}"))
+			if err == nil || !strings.Contains(err.Error(), "STORAGE_MUX.RECURSION_DEPTH_EXCEEDED") {
+				t.Errorf("nine in a chain: %v", err)
+			}
 		}
 	}
 	nested := strings.Repeat("backend n mux {\n", 7) + "backend x use t1\n" + strings.Repeat("}\n", 7)
