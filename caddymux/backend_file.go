@@ -83,6 +83,9 @@ func (b *FileBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Err("file: root is missing")
 	}
 	b.Root = d.Val()
+	if err := b.Validate(); err != nil {
+		return at(d, err)
+	}
 	if d.NextArg() {
 		return d.Errf("file: unexpected word %q", d.Val())
 	}

@@ -1,11 +1,8 @@
 package caddymux
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -86,46 +83,35 @@ func (b *HTTPBackend) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Err("http: base URL is missing")
 	}
 	b.BaseURL = d.Val()
-	if err := checkBaseURL(b.BaseURL); err != nil {
+	if err := b.check(httpstore.Settings{}); err != nil {
 		return at(d, err)
 	}
 	if err := noMoreSecrets(d, "http"); err != nil { // the first one may have a password
 		return err
 	}
-	return ParseOptions(d, SharedWords("http"),
+	if err := ParseOptions(d, SharedWords("http"),
 		Option{Word: "header", Repeats: true, Parse: b.parseHeader},
-		Option{Word: "health_uri", Parse: TextOption(&b.HealthURI)},
+		Option{Word: "health_uri", Parse: b.parseHealthURI},
 		Option{Word: "tls_ca_file", Parse: TextOption(&b.TLSCAFile)},
 		Option{Word: "tls_cert_file", Parse: TextOption(&b.TLSCertFile)},
 		Option{Word: "tls_key_file", Parse: TextOption(&b.TLSKeyFile)},
 		Option{Word: "tls_server_name", Parse: TextOption(&b.TLSServerName)},
 		Option{Word: "tls_insecure", Parse: FlagOption(&b.TLSInsecure)},
 		Option{Word: "conditional_write", Parse: FlagOption(&b.ConditionalWrite)},
-	)
+	); err != nil {
+		return err
+	}
+	return at(d, b.check(httpstore.Settings{
+		TLSCAFile: b.TLSCAFile, TLSCertFile: b.TLSCertFile, TLSKeyFile: b.TLSKeyFile, TLSServerName: b.TLSServerName, TLSInsecure: b.TLSInsecure,
+	}))
 }
 
-// checkBaseURL finds what is plainly wrong, as far as placeholders let it. It shows nothing that may be a password.
-func checkBaseURL(base string) error {
-	if hasPlaceholder(base) {
-		return nil
+// check finds what is wrong with some of the options, as far as placeholders let it.
+func (b *HTTPBackend) check(set httpstore.Settings) error {
+	if set.BaseURL = b.BaseURL; hasPlaceholder(b.BaseURL) {
+		set.BaseURL = "https://placeholder"
 	}
-	shown := "it"
-	if !strings.Contains(base, "@") {
-		shown = strconv.Quote(base)
-	}
-	u, err := url.Parse(base)
-	if err != nil {
-		return fmt.Errorf("base_url: %s is no URL", shown)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("base_url: must be http:// or https:// and a host, %s is not", shown)
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("base_url: %s is no port", port)
-		}
-	}
-	return nil
+	return set.Check()
 }
 
 func (b *HTTPBackend) parseHeader(d *caddyfile.Dispenser) error {
@@ -143,7 +129,17 @@ func (b *HTTPBackend) parseHeader(d *caddyfile.Dispenser) error {
 		b.Header = make(http.Header)
 	}
 	b.Header.Add(name, value)
-	return nil
+	if hasPlaceholder(value) {
+		value = ""
+	}
+	return at(d, b.check(httpstore.Settings{Header: http.Header{name: {value}}}))
+}
+
+func (b *HTTPBackend) parseHealthURI(d *caddyfile.Dispenser) error {
+	if err := TextOption(&b.HealthURI)(d); err != nil || hasPlaceholder(b.HealthURI) {
+		return err
+	}
+	return at(d, b.check(httpstore.Settings{HealthURI: b.HealthURI}))
 }
 
 // Schemes implements [Locator].
@@ -152,7 +148,7 @@ func (*HTTPBackend) Schemes() []string { return []string{"http", "https"} }
 // UnmarshalLocation implements [Locator].
 func (b *HTTPBackend) UnmarshalLocation(location string) error {
 	b.BaseURL = location
-	return checkBaseURL(location)
+	return b.check(httpstore.Settings{})
 }
 
 // Place implements [Placed].

@@ -102,7 +102,7 @@ func (h *Handler) options() []Option {
 		{Word: "list", Parse: FlagOption(&h.List)},
 		{Word: "max_size", Parse: SizeOption(&h.MaxSize)},
 		{Word: "pass_thru", Parse: FlagOption(&h.PassThru)},
-		{Word: "hide", Repeats: true, Parse: listOption(&h.Hide)},
+		{Word: "hide", Repeats: true, Parse: h.parseHide},
 		{Word: "status", Parse: h.parseStatus},
 	}
 }
@@ -145,6 +145,14 @@ func (h *Handler) parseIndex(d *caddyfile.Dispenser) error {
 		}
 	}
 	return nil
+}
+
+func (h *Handler) parseHide(d *caddyfile.Dispenser) error {
+	if err := listOption(&h.Hide)(d); err != nil {
+		return err
+	}
+	_, err := newHideList(h.Hide, nil)
+	return at(d, err)
 }
 
 func (h *Handler) parseStatus(d *caddyfile.Dispenser) error {

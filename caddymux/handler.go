@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -217,9 +216,6 @@ func (h *Handler) Validate() error {
 		if err := checkPlain("index", name); err != nil {
 			return err
 		}
-	}
-	if slices.Contains(h.Hide, "") {
-		return errors.New("hide: empty pattern")
 	}
 	return checkPlain("prefix", strings.Trim(h.Prefix, "/"))
 }

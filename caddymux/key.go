@@ -110,6 +110,9 @@ type hideList struct {
 func newHideList(patterns, roots []string) (hideList, error) {
 	list := hideList{roots: roots}
 	for _, pattern := range patterns {
+		if pattern == "" {
+			return list, errors.New("hide: empty pattern")
+		}
 		if hasPlaceholder(pattern) {
 			list.dynamic = append(list.dynamic, pattern)
 			continue

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -29,10 +30,14 @@ func parseBase(text string) (base, error) {
 			err = parse.Err
 		}
 		return base{}, fmt.Errorf("base_url: not a URL: %w", err)
+	case u.Scheme == "":
+		return base{}, errors.New("base_url: must begin with http:// or https://")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return base{}, fmt.Errorf("base_url: must begin with http:// or https://, got scheme %q", u.Scheme)
 	case u.Hostname() == "":
 		return base{}, errors.New("base_url: has no host")
+	case !isPort(u.Port()):
+		return base{}, fmt.Errorf("base_url: %s is no port", u.Port())
 	case u.RawQuery != "" || u.ForceQuery:
 		return base{}, errors.New("base_url: must have no query, keys are appended to the path")
 	case u.Fragment != "" || strings.Contains(text, "#"):
@@ -41,6 +46,12 @@ func parseBase(text string) (base, error) {
 	b := base{user: u.User, path: withSlash(u.Path), raw: withSlash(u.EscapedPath())}
 	b.url = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: b.path, RawPath: b.raw}
 	return b, nil
+}
+
+// isPort tells whether text is a port, or nothing.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
 }
 
 func withSlash(path string) string {

@@ -72,6 +72,24 @@ type Store struct {
 
 // New makes a store of an origin. It reads the TLS files, and does not dial.
 func New(set Settings) (*Store, error) {
+	s, err := set.store()
+	if err != nil {
+		return nil, err
+	}
+	if s.home, s.foreign, err = set.transports(s.base.url.Scheme); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Check finds what [New] would refuse, without a look into any file.
+func (set *Settings) Check() error {
+	_, err := set.store()
+	return err
+}
+
+// store makes a store that cannot send requests yet.
+func (set *Settings) store() (*Store, error) {
 	s := &Store{write: set.ConditionalWrite, now: set.Now, trying: make(chan struct{}, 1)}
 	if s.now == nil {
 		s.now = time.Now
@@ -88,10 +106,7 @@ func New(set Settings) (*Store, error) {
 		return nil, err
 	}
 	s.plain = http.Header{"Accept-Encoding": s.header["Accept-Encoding"], "User-Agent": {wire.UserAgent}}
-	if s.home, s.foreign, err = set.transports(origin.url.Scheme); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, set.checkTLS(origin.url.Scheme)
 }
 
 // Close releases the idle connections; those in use end with their requests.

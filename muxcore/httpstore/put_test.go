@@ -312,7 +312,10 @@ func TestSettingsAreCheckedByName(t *testing.T) {
 	for want, set := range map[string]httpstore.Settings{
 		"base_url: missing":                       {},
 		"base_url: must begin with http:// or":    {BaseURL: "ftp://host/"},
+		"base_url: must begin with http://":       {BaseURL: "host/path"},
 		"base_url: has no host":                   {BaseURL: "http:///path"},
+		"base_url: 99999 is no port":              {BaseURL: "http://host:99999/"},
+		"base_url: 0 is no port":                  {BaseURL: "https://host:0"},
 		"base_url: must have no query":            {BaseURL: "http://host/?x=1"},
 		"base_url: must have no fragment":         {BaseURL: "http://host/#x"},
 		"base_url: not a URL":                     {BaseURL: "http://user:hush/hush@host:bad/"},
@@ -334,6 +337,10 @@ func TestSettingsAreCheckedByName(t *testing.T) {
 		s, err := httpstore.New(set)
 		if err == nil || s != nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("New(%+v) = %v, %v, want an error that begins with %q", set, s, err, want)
+		}
+		early := set.Check() // which opens no file
+		if ofFiles := strings.Contains(want, ": open") || strings.Contains(want, "no certificate"); ofFiles == (early != nil) || !ofFiles && early.Error() != err.Error() {
+			t.Errorf("Check of %+v = %v, New says %v", set, early, err)
 		}
 	}
 	if _, err := httpstore.New(httpstore.Settings{BaseURL: "https://host/base", Header: maps.Clone(http.Header{"X": {"y"}})}); err != nil {

@@ -14,16 +14,31 @@ import (
 // transports are what sends requests to the origin, and to those that it redirects to.
 func (set *Settings) transports(scheme string) (home, foreign http.RoundTripper, err error) {
 	if set.Transport != nil {
-		return set.Transport, set.Transport, set.checkNoTLS("transport is given")
+		return set.Transport, set.Transport, nil
 	}
 	if scheme == "http" {
-		return wire.NewTransport(new(tls.Config)), wire.NewTransport(new(tls.Config)), set.checkNoTLS("base_url is not https")
+		return wire.NewTransport(new(tls.Config)), wire.NewTransport(new(tls.Config)), nil
 	}
 	homeTLS, foreignTLS, err := set.tlsConfigs()
 	if err != nil {
 		return nil, nil, err
 	}
 	return wire.NewTransport(homeTLS), wire.NewTransport(foreignTLS), nil
+}
+
+// checkTLS tells whether the TLS fields go together, and with the rest.
+func (set *Settings) checkTLS(scheme string) error {
+	switch {
+	case set.Transport != nil:
+		return set.checkNoTLS("transport is given")
+	case scheme == "http":
+		return set.checkNoTLS("base_url is not https")
+	case set.TLSCertFile != "" && set.TLSKeyFile == "":
+		return errors.New("tls_key_file: missing beside tls_cert_file")
+	case set.TLSCertFile == "" && set.TLSKeyFile != "":
+		return errors.New("tls_cert_file: missing beside tls_key_file")
+	}
+	return nil
 }
 
 // checkNoTLS refuses TLS fields where they would have no effect.
@@ -61,13 +76,8 @@ func (set *Settings) tlsConfigs() (home, foreign *tls.Config, err error) {
 		}
 		home.RootCAs, foreign.RootCAs = pool, pool
 	}
-	switch {
-	case set.TLSCertFile == "" && set.TLSKeyFile == "":
+	if set.TLSCertFile == "" {
 		return home, foreign, nil
-	case set.TLSKeyFile == "":
-		return nil, nil, errors.New("tls_key_file: missing beside tls_cert_file")
-	case set.TLSCertFile == "":
-		return nil, nil, errors.New("tls_cert_file: missing beside tls_key_file")
 	}
 	pair, err := tls.LoadX509KeyPair(set.TLSCertFile, set.TLSKeyFile)
 	if err != nil {
