@@ -160,7 +160,7 @@ func (set *Settings) check() error {
 // parseURL reads a URL to which paths are appended. No error quotes it: there may be a password in it.
 func parseURL(word, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || !wire.HasServer(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%s: must be http:// or https:// and a host, without credentials and query", word)
 	}
 	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.EscapedPath(), "/")

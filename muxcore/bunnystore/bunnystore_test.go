@@ -326,6 +326,7 @@ func TestSettingsThatCannotWorkAreNamed(t *testing.T) {
 		"pull_zone: missing":   func(set *bunnystore.Settings) { set.APIKey = "s3cr3t" },
 		"pull_zone: must be":   func(set *bunnystore.Settings) { set.PullZone = "cdn.example" },
 		"purge_on_write":       func(set *bunnystore.Settings) { set.PurgeOnWrite = true },
+		"endpoint: must be ht": func(set *bunnystore.Settings) { set.Endpoint = "https://h:0" },
 		"api_endpoint: must b": func(set *bunnystore.Settings) { set.APIEndpoint = "ftp://h" },
 	} {
 		set := good

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
+
+	"github.com/suaveplan/caddy-storage-mux/muxcore/internal/wire"
 )
 
 // base is the URL that keys are appended to.
@@ -36,7 +37,7 @@ func parseBase(text string) (base, error) {
 		return base{}, fmt.Errorf("base_url: must begin with http:// or https://, got scheme %q", u.Scheme)
 	case u.Hostname() == "":
 		return base{}, errors.New("base_url: has no host")
-	case !isPort(u.Port()):
+	case !wire.IsPort(u.Port()):
 		return base{}, fmt.Errorf("base_url: %s is no port", u.Port())
 	case u.RawQuery != "" || u.ForceQuery:
 		return base{}, errors.New("base_url: must have no query, keys are appended to the path")
@@ -46,12 +47,6 @@ func parseBase(text string) (base, error) {
 	b := base{user: u.User, path: withSlash(u.Path), raw: withSlash(u.EscapedPath())}
 	b.url = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: b.path, RawPath: b.raw}
 	return b, nil
-}
-
-// isPort tells whether text is a port, or nothing.
-func isPort(text string) bool {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return text == "" || err == nil && n > 0
 }
 
 func withSlash(path string) string {

@@ -112,6 +112,8 @@ func parseEndpoint(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("endpoint: must be http or https, got %q", u.Scheme)
 	case u.Hostname() == "":
 		return nil, errors.New("endpoint: has no host")
+	case !wire.IsPort(u.Port()):
+		return nil, fmt.Errorf("endpoint: %s is no port", u.Port())
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("endpoint: must be a host alone, without path and query, got %q", text)
 	}

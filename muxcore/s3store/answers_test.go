@@ -246,6 +246,7 @@ func TestSettingsThatCannotWorkAreNamed(t *testing.T) {
 		"bucket: \"a/b\"":    func(set *s3store.Settings) { set.Bucket = "a/b" },
 		"endpoint: must hol": func(set *s3store.Settings) { set.Endpoint = "https://u:s3cr3t@h.example" },
 		"endpoint: must be ": func(set *s3store.Settings) { set.Endpoint = "ftp://h.example" },
+		"endpoint: 99999 is": func(set *s3store.Settings) { set.Endpoint = "h.example:99999" },
 		"endpoint: has no h": func(set *s3store.Settings) { set.Endpoint = "https://:443" },
 		"endpoint: \"https:": func(set *s3store.Settings) { set.Endpoint = "https://a b" },
 		"region":             func(set *s3store.Settings) { set.Region = "a/b" },

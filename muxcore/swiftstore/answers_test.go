@@ -154,6 +154,8 @@ func TestSettingsThatCannotWorkAreNamed(t *testing.T) {
 		"user":           func(set *swiftstore.Settings) { set.User = "" },
 		"key":            func(set *swiftstore.Settings) { set.Key = "" },
 		"auth_url":       func(set *swiftstore.Settings) { set.AuthURL = "https://u:s3cr3t@h/v3" },
+		"auth_url: ":     func(set *swiftstore.Settings) { set.AuthURL = "https://identity.example:99999/v3" },
+		"auth_url: must": func(set *swiftstore.Settings) { set.AuthURL = "https://identity.example/v3?q" },
 		"auth_url: has":  func(set *swiftstore.Settings) { set.AuthURL = "https://identity.example/" },
 		"prefix":         func(set *swiftstore.Settings) { set.Prefix = "a//b" },
 		"domain":         func(set *swiftstore.Settings) { set.AuthURL, set.Domain = "https://h/v2.0", "d" },

@@ -65,7 +65,7 @@ func (s *Store) granted(c *swift.Connection, g *guard) (*access, error) {
 // endpoint reads a URL from the catalogue.
 func endpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if err != nil || !wire.HasServer(u) {
 		return nil, errors.New("is no http or https URL")
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}, nil

@@ -114,8 +114,8 @@ func (set *Settings) check() error {
 		return errors.New("auth_url: missing")
 	}
 	u, err := url.Parse(set.AuthURL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return errors.New("auth_url: must be http:// or https:// and a host, without credentials")
+	if err != nil || !wire.HasServer(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("auth_url: must be http:// or https:// and a host, without credentials and query")
 	}
 	version := set.version()
 	switch {
