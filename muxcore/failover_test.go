@@ -299,6 +299,40 @@ func TestRetryOnTheSameBackend(t *testing.T) {
 	})
 }
 
+// A delay that would not fit a duration any more, were it doubled so often, is still the longest one.
+func TestRetriesKeepTheirPauseHoweverMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const retries = 70
+		retry := muxcore.Retry{Max: retries, Delay: time.Minute, MaxDelay: time.Hour}
+		a := hook(memory(t), fails)
+		m := newMux(t, muxcore.Settings{Retry: retry, Float64: func() float64 { return 0.5 }}, muxcore.Backend{Name: "a", Store: a})
+		begin := time.Now()
+		if _, err := m.Stat(t.Context(), "k", muxcore.Conditions{}); err == nil || a.calls.Load() != 1+retries {
+			t.Fatalf("Stat = %v after %d calls, want %d", err, a.calls.Load(), 1+retries)
+		}
+		want := (63*time.Minute + (retries-6)*time.Hour) / 2 // 1, 2, 4, 8, 16, 32, and 60 from then on
+		if took := time.Since(begin); took != want {
+			t.Errorf("%d retries took %v, want %v", retries, took, want)
+		}
+	})
+}
+
+// So is a cooldown.
+func TestALongCooldownIsNotOverAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const years = 5 * 365 * 24 * time.Hour
+		set := muxcore.Settings{Cooldown: years, MaxCooldown: years, LastResort: true}
+		a := hook(memory(t), fails)
+		m := newMux(t, set, muxcore.Backend{Name: "a", Store: a})
+		for range 8 { // each a trial that fails, so that the next cooldown would be twice as long
+			_, _ = m.Stat(t.Context(), "k", muxcore.Conditions{})
+		}
+		if until := m.Stats().Backends[0].NextTrialAt; time.Until(*until) != years {
+			t.Errorf("after %d calls it is due at %v, want in five years", a.calls.Load(), until)
+		}
+	})
+}
+
 // The deadline is split over the attempts, so that one that hangs leaves time for the next.
 func TestTheDeadlineIsSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

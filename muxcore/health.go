@@ -45,7 +45,15 @@ type permit struct {
 
 // cooldown is min(base * 2^min(f, 6), most), f being the failures before the one that is about to count.
 func cooldown(base, most time.Duration, f int) time.Duration {
-	return min(base<<min(f, 6), most)
+	return doubled(base, most, min(f, 6))
+}
+
+// doubled is min(base * 2^n, most), however long base is.
+func doubled(base, most time.Duration, n int) time.Duration {
+	if base > most>>n {
+		return most
+	}
+	return base << n
 }
 
 // restJitter is the part of a grown cooldown that is drawn at random.

@@ -203,7 +203,7 @@ func (m *Mux) try(ctx context.Context, o *operation, b *backend, p permit) Class
 
 // delay before the retry of that number, from 0: exponential, with full jitter.
 func (r Retry) delay(n int, float64s func() float64) time.Duration {
-	return time.Duration(float64s() * float64(min(r.Delay<<min(n, 30), r.MaxDelay)))
+	return time.Duration(float64s() * float64(doubled(r.Delay, r.MaxDelay, n)))
 }
 
 // pauseFor waits, and tells whether ctx went on that long.
