@@ -89,8 +89,10 @@ func reduced(t testing.TB, w *httptest.ResponseRecorder) compared {
 	t.Helper()
 	c := compared{Status: w.Code, Header: make(http.Header)}
 	if w.Code >= 400 {
-		if v := w.Header().Get("Content-Range"); v != "" {
-			c.Header.Set("Content-Range", v)
+		for _, name := range []string{"Content-Range", "Etag", "Last-Modified"} {
+			if v := w.Header()[name]; len(v) > 0 {
+				c.Header[name] = v
+			}
 		}
 		return c
 	}

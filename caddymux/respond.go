@@ -33,10 +33,7 @@ func (x *exchange) describe(info *muxcore.Info) {
 	} else if !slices.Contains(vary, "Accept-Encoding") {
 		h["Vary"] = append(vary, "Accept-Encoding")
 	}
-	if usefulModTime(info.ModTime) {
-		x.set(h, "Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
-	}
-	x.set(h, "Etag", info.ETag)
+	x.validators(h, info)
 	x.set(h, "Cache-Control", info.CacheControl)
 	x.set(h, "Content-Disposition", info.ContentDisposition)
 	x.set(h, "Content-Encoding", info.ContentEncoding)
@@ -50,6 +47,14 @@ func (x *exchange) describe(info *muxcore.Info) {
 		h["Content-Type"] = nil // keeps net/http from sniffing, which would make HEAD differ from GET
 	}
 	x.set(h, "Content-Type", ctype)
+}
+
+// validators sets the fields that tell one version of an object from another.
+func (x *exchange) validators(h http.Header, info *muxcore.Info) {
+	if usefulModTime(info.ModTime) {
+		x.set(h, "Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
+	}
+	x.set(h, "Etag", info.ETag)
 }
 
 // set sets a field in canonical form, if there is a value. The values of one answer share one array, which a request has

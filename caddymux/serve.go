@@ -166,6 +166,8 @@ func (x *exchange) readError(err error) error {
 		x.answered(info.Via)
 		x.start(info, part{})
 		return nil
+	case errors.Is(err, muxcore.ErrPreconditionFailed):
+		x.validators(x.w.Header(), info) // as http.ServeContent: which version there is instead
 	}
 	return x.fail(err)
 }
