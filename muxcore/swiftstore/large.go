@@ -31,10 +31,9 @@ func largeOf(h http.Header) (manifest, bool) {
 	if strings.EqualFold(wire.First(h, "X-Static-Large-Object"), "true") {
 		return manifest{static: true}, true
 	}
-	if prefix, err := url.PathUnescape(wire.First(h, "X-Object-Manifest")); err == nil && prefix != "" {
-		return manifest{prefix: prefix}, true
-	}
-	return manifest{}, false
+	where := wire.First(h, "X-Object-Manifest")
+	prefix, _ := url.PathUnescape(where) // "" for what cannot be read: it is a large one all the same, with segments nobody knows
+	return manifest{prefix: prefix}, where != ""
 }
 
 // previous is what a write finds in its place.

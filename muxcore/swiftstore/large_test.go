@@ -53,6 +53,20 @@ func TestLargeObjectsAreReadAsOne(t *testing.T) {
 	}
 }
 
+// The ETag of a manifest that says in a way of its own where the segments are was taken for the MD5 of what is read.
+func TestAManifestThatCannotBeReadIsNoPlainObject(t *testing.T) {
+	c := large(t)
+	c.PutDynamic("box", "odd", "parts/%zz")
+	s := open(t, settings(c, "box"))
+	if info, err := s.Stat(t.Context(), "odd", muxcore.Conditions{}); err != nil || info.Digests.MD5 != nil {
+		t.Errorf("Stat = MD5 %x, %v, want none", info.Digests.MD5, err)
+	}
+	before := c.Names("parts")
+	if _, err := s.Delete(t.Context(), "odd", muxcore.DeleteOptions{}); err != nil || !slices.Equal(c.Names("parts"), before) {
+		t.Errorf("Delete = %v, and %q are left, want %q", err, c.Names("parts"), before)
+	}
+}
+
 func TestLargeObjectsGoWithTheirSegments(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, s muxcore.Store, key string){
 		"when deleted": func(t *testing.T, s muxcore.Store, key string) {
