@@ -60,7 +60,10 @@ func (s *Store) send(ctx context.Context, q *question) (*http.Response, error) {
 	}
 }
 
-var errToken = errors.New("the token is refused")
+var (
+	errToken  = errors.New("the token is refused")
+	errBroken = errors.New("a large object of which a segment is missing, or another one")
+)
 
 // located is an error of the session. Whoever waited for it and whose time was up is to blame himself.
 func located(ctx context.Context, q *question, err error) error {
@@ -131,6 +134,10 @@ func (s *Store) refused(q *question, resp *http.Response) error {
 		e.Status, e.Err = http.StatusTooManyRequests, errors.New("rate limit (status 498)")
 	case http.StatusRequestEntityTooLarge:
 		e.Code = muxcore.CodeTooLarge
+	case http.StatusConflict:
+		if q.op == muxcore.OpGet {
+			e.Unsure, e.Err = true, errBroken // which says nothing of other copies, and the cluster is well
+		}
 	case http.StatusLengthRequired, http.StatusNotImplemented, http.StatusMethodNotAllowed:
 		e.Code = muxcore.CodeUnsupported
 	}
