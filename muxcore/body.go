@@ -49,7 +49,7 @@ func CheckBody(body io.Reader, size int64, want Digests) *CheckedBody {
 		body = bytes.NewReader(nil)
 	}
 	c := &CheckedBody{src: body, size: size}
-	if _, ok := body.(interface{ checked() }); ok {
+	if isChecked(body) {
 		return c // a mux has the digests verified: the length alone is left
 	}
 	if want.MD5 != nil {
@@ -184,10 +184,16 @@ func (c *CheckedBody) Err() error {
 	return c.err
 }
 
+// isChecked tells whether somebody above verifies the digests of a body already.
+func isChecked(body io.Reader) bool {
+	c, ok := body.(interface{ checked() bool })
+	return ok && c.checked()
+}
+
 // compute has the SHA-256 found out while the body is read, where no digest is asked for that could stand for it and
 // nobody above computes one.
 func (c *CheckedBody) compute() {
-	if _, ok := c.src.(interface{ checked() }); !ok && len(c.sums) == 0 && c.n == 0 {
+	if !isChecked(c.src) && len(c.sums) == 0 && c.n == 0 {
 		c.sums = append(c.sums, sum{"SHA-256", sha256.New(), nil})
 	}
 }
