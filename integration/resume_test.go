@@ -3,6 +3,7 @@ package integration_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,6 +168,42 @@ func TestRangesAreResumedAtTheRightOffset(t *testing.T) {
 			continue
 		}
 		wantBody(t, tt.header, r, http.StatusPartialContent, body[tt.from:tt.to])
+	}
+}
+
+// Replicas that each had an ETag of their own made a client's resume and If-Match fail: whoever answers, it is the one of the upload.
+func TestCase046EveryReplicaHasTheSameValidators(t *testing.T) {
+	t.Parallel()
+	config := strings.Replace(mirrorOfFolders, "storage_mux", "header >X-Backend {http.storage_mux.backend}\nstorage_mux", 1)
+	c := startFolders(t, config)
+	body := someBytes(100_000)
+	up := c.Put("/x", string(body))
+	wantStatus(t, "PUT", up, http.StatusCreated)
+	tag, changed := up.Header.Get("ETag"), up.Header.Get("Last-Modified")
+	for _, name := range []string{"a", "b", "c"} {
+		for _, other := range []string{"a", "b", "c"} {
+			if other != name {
+				unmount(t, c, other)
+			}
+		}
+		c.Eventually(soon, name+" to answer alone", func() error {
+			if r := c.Get("/x"); r.Header.Get("X-Backend") != name {
+				return fmt.Errorf("%d by %q", r.Status, r.Header.Get("X-Backend"))
+			}
+			return nil
+		})
+		resumed := c.Get("/x", "Range", "bytes=50000-", "If-Range", tag)
+		wantBody(t, "the resumed GET from "+name, resumed, http.StatusPartialContent, body[50_000:])
+		wantBody(t, "the GET of that version from "+name, c.Get("/x", "If-Match", tag), http.StatusOK, body)
+		wantStatus(t, "the GET of another one from "+name, c.Get("/x", "If-None-Match", tag), http.StatusNotModified)
+		if h := resumed.Header; h.Get("ETag") != tag || h.Get("Last-Modified") != changed {
+			t.Errorf("%s says ETag %s, Last-Modified %s; the upload %s, %s", name, h.Get("ETag"), h.Get("Last-Modified"), tag, changed)
+		}
+		for _, other := range []string{"a", "b", "c"} {
+			if other != name {
+				mount(t, c, other)
+			}
+		}
 	}
 }
 
