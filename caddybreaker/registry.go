@@ -20,6 +20,10 @@ import (
 // unguarded.
 const maxDynamic = 4096
 
+// maxUpstream bounds their names, which are as long as a client likes. A host name has at most 253 bytes, and the path of a
+// socket 108: no longer one can be called.
+const maxUpstream = 512
+
 // registry maps the paths of one name to their guards, for one config. Readers
 // load a snapshot; writers build a new one.
 type registry struct {
@@ -142,6 +146,9 @@ func (r *registry) meet(upstream string, u user) *guard {
 // meetNew makes a guard. What may call subscribers, or write to a log, waits
 // until the locks are free.
 func (r *registry) meetNew(upstream string, u user) *guard {
+	if len(upstream) > maxUpstream {
+		return nil // nor is there anything to guard
+	}
 	g, made, err := r.addMet(upstream, u)
 	switch {
 	case errors.Is(err, errFull):

@@ -15,11 +15,16 @@ import (
 // to asks for a page at an upstream of the client's choice.
 func (r *rig) to(ctx context.Context, path string, o *origin) int {
 	r.t.Helper()
+	return r.toAddress(ctx, path, o.addr())
+}
+
+func (r *rig) toAddress(ctx context.Context, path, upstream string) int {
+	r.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://caddy.test"+path, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	req.Header.Set("X-Up", o.addr())
+	req.Header.Set("X-Up", upstream)
 	res, err := r.client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
@@ -101,6 +106,19 @@ func TestMorePathsThanThereIsRoomForPassUnguarded(t *testing.T) {
 	}
 	if len(views()) != 1 {
 		t.Errorf("%d paths, want 1", len(views()))
+	}
+}
+
+// Nor is there room for names that no upstream has: a client could fill the memory with them.
+func TestNamesThatNoUpstreamHasAreNoPaths(t *testing.T) {
+	r := start(t, "", placeholderSite("failure_threshold 1"))
+	for range 3 {
+		if code := r.toAddress(t.Context(), "/x", strings.Repeat("a", maxUpstream)+":80"); code != http.StatusBadGateway {
+			t.Errorf("answer %d, want that it could not be dialled", code)
+		}
+	}
+	if n := len(views()); n != 0 {
+		t.Errorf("%d paths, want none", n)
 	}
 }
 
