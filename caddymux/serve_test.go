@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/storetest"
 )
@@ -113,6 +115,25 @@ func TestALengthThatNobodyKnowsIsNotAnnounced(t *testing.T) {
 		}
 		if head := c.expect(http.StatusOK, "HEAD", "/x", "", fields...); head.header.Get("Content-Length") != "" {
 			t.Errorf("HEAD: Content-Length = %q", head.header.Get("Content-Length"))
+		}
+	}
+}
+
+func TestAHandlerThatRewritesOneAnswerChangesNoOther(t *testing.T) {
+	c := run(t, "@odd path /odd/*\nheader @odd >* [a-z] X\nstorage_mux {\n writable\n backend m memory\n backend d file {{dir}}/d {\n create_root\n }\n}")
+	for _, path := range []string{"/x.txt", "/odd/x.txt"} {
+		c.expect(http.StatusCreated, "PUT", path, "hello", "Cache-Control", "max-age=5", "X-Meta-Colour", "red")
+	}
+	for _, fields := range [][]string{nil, {"Range", "bytes=1-2"}} {
+		before := c.do("GET", "/x.txt", "", fields...).header
+		if odd := c.do("GET", "/odd/x.txt", "", fields...).header; odd.Get("Accept-Ranges") != "XXXXX" {
+			t.Fatalf("the rewritten answer has %v", odd)
+		}
+		after := c.do("GET", "/x.txt", "", fields...).header
+		before.Del("Date")
+		after.Del("Date")
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%v: -before +after another answer was rewritten\n%s", fields, diff)
 		}
 	}
 }
