@@ -82,6 +82,15 @@ type Attributes struct {
 	Metadata map[string]string
 }
 
+// AttributeBytes is the number of bytes in all attributes, for stores that bound their memory.
+func (a *Attributes) AttributeBytes() int {
+	n := len(a.ContentType) + len(a.CacheControl) + len(a.ContentDisposition) + len(a.ContentEncoding) + len(a.ContentLanguage) + len(a.Expires)
+	for name, value := range a.Metadata {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
 // Digests of a whole body, each raw bytes, nil where not known.
 type Digests struct {
 	MD5    []byte

@@ -52,7 +52,7 @@ type cached struct {
 }
 
 // cost is about the memory that it takes.
-func (c *cached) cost() int64 { return int64(len(c.data)+len(c.key)) + 1024 }
+func (c *cached) cost() int64 { return int64(len(c.data)+len(c.key)+c.info.AttributeBytes()) + 1024 }
 
 // NewCache makes a cache of at most that many bytes.
 func NewCache(size int64) *Cache {
@@ -70,7 +70,7 @@ func (c *Cache) get(p place) *cached {
 	return e.Value.(*cached)
 }
 
-// wants tells whether an object of that size, which is being read, is worth keeping: whether it was read lately.
+// wants tells whether an object of that size, with all that is stored besides it, which is being read, is worth keeping: whether it was read lately.
 func (c *Cache) wants(p place, size int64) bool {
 	if c == nil || size > maxCached || size > c.max/8 {
 		return false

@@ -224,6 +224,29 @@ func TestStoresShareTheRoomOfACache(t *testing.T) {
 	}
 }
 
+func TestWhatIsStoredBesidesAnObjectTakesRoomInACache(t *testing.T) {
+	const room = 64 << 10
+	s := caching(t, room)
+	s.quirks = quirks{local: true, noAttributes: true, noSync: true}
+	long := muxcore.Attributes{ContentDisposition: strings.Repeat("x", 2<<10), Metadata: map[string]string{"a": strings.Repeat("x", 2<<10)}}
+	for i := range 30 {
+		key := fmt.Sprint("k", i)
+		put(t, s, key, "x", muxcore.PutOptions{Attributes: long})
+		warm(t, s, key, "x")
+	}
+	if n := s.cache.used.Len(); n*4<<10 > room || n*4<<10 < room/2 {
+		t.Errorf("%d objects with 4 KiB of attributes each in room for %d", n, room)
+	}
+	long.ContentDisposition = strings.Repeat("x", room/4)
+	put(t, s, "longer", "x", muxcore.PutOptions{Attributes: long})
+	for range 3 {
+		wantBody(t, s, "longer", "x")
+	}
+	if _, ok, _ := s.Peek("longer", muxcore.GetOptions{}); ok {
+		t.Error("an object whose attributes take a fourth of the room is kept")
+	}
+}
+
 func TestReadersNeverSeeAnOlderVersionThanTheWriterHasPut(t *testing.T) {
 	s := caching(t, 1<<20)
 	s.now = func() time.Time { return time.Now().Add(steady - 20*time.Millisecond) } // twice a tick of the file system's clock

@@ -31,7 +31,8 @@ func (s *Store) Get(ctx context.Context, key string, opts muxcore.GetOptions) (*
 		return nil, fault(muxcore.OpGet, key, err)
 	}
 	open.body = body{store: s, key: key, f: f, is: stateOf(fi), start: open.object.Offset, length: open.object.Length}
-	if info := &open.object.Info; open.body.length == info.Size && info.Record == nil && s.cache.wants(place{s, key}, info.Size) {
+	info := &open.object.Info
+	if open.body.length == info.Size && info.Record == nil && s.cache.wants(place{s, key}, info.Size+int64(info.AttributeBytes())) {
 		open.body.kept = &cached{place: place{s, key}, file: fi, info: *info}
 	}
 	open.object.Body = &open.body

@@ -164,12 +164,4 @@ func etagOf(sum []byte) string {
 }
 
 // cost is what an object counts against MaxBytes.
-func cost(o *object) int64 {
-	a := &o.info.Attributes
-	n := len(o.data) + len(o.info.Key) + len(a.ContentType) + len(a.CacheControl) + len(a.ContentDisposition) +
-		len(a.ContentEncoding) + len(a.ContentLanguage) + len(a.Expires)
-	for name, value := range a.Metadata {
-		n += len(name) + len(value)
-	}
-	return int64(n)
-}
+func cost(o *object) int64 { return int64(len(o.data) + len(o.info.Key) + o.info.AttributeBytes()) }
