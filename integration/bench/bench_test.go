@@ -2,16 +2,67 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// asBench makes the test binary the bench itself.
+const asBench = "BENCH_OF_A_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBench) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// One that is interrupted, as it takes long, left its folder, of a million names, and a Caddy.
+func TestAnInterruptedBenchLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	temp, fake, started := filepath.Join(dir, "tmp"), filepath.Join(dir, "caddy"), filepath.Join(dir, "started")
+	if err := errors.Join(os.Mkdir(temp, 0o700), os.WriteFile(fake, []byte("#!/bin/sh\necho $$ > "+started+".new\nmv "+started+".new "+started+"\nexec sleep 600\n"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	bench := exec.Command(os.Args[0])
+	bench.Env = append(os.Environ(), asBench+"=1", "TMPDIR="+temp, "CADDY_BIN="+fake)
+	if err := bench.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	for deadline := time.Now().Add(time.Minute); pid == 0; <-time.After(10 * time.Millisecond) {
+		text, _ := os.ReadFile(started)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		if time.Now().After(deadline) {
+			_ = bench.Process.Kill()
+			t.Fatal("no Caddy was started")
+		}
+	}
+	if err := bench.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := bench.Wait(); err == nil {
+		t.Error("an interrupted bench ended as if all was well")
+	}
+	if left, err := os.ReadDir(temp); len(left) > 0 || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if syscall.Kill(pid, 0) == nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		t.Error("Caddy is still there")
+	}
+}
 
 func TestTheMedianIsTheMiddle(t *testing.T) {
 	rate := func(m measurement) float64 { return m.perSecond }

@@ -15,8 +15,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 )
 
 const (
@@ -31,8 +34,11 @@ type caddy struct {
 	from  *origin
 	admin int
 	ports []int
-	cmd   *exec.Cmd
 	log   bytes.Buffer
+	undo  func() // of what is done should the bench be interrupted
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd // nil until it runs
 	ended chan struct{}
 }
 
@@ -65,6 +71,7 @@ func start(bin string, sites []site, objects []object) (*caddy, error) {
 		return nil, err
 	}
 	c := &caddy{dir: dir, sites: sites, ended: make(chan struct{})}
+	c.undo = rig.AtInterrupt(c.clean)
 	if err := c.start(bin, objects); err != nil {
 		c.stop()
 		return nil, fmt.Errorf("%w\n%s", err, c.log.String())
@@ -92,20 +99,16 @@ func (c *caddy) start(bin string, objects []object) error {
 	if err := c.choosePorts(); err != nil {
 		return err
 	}
-	c.cmd = exec.Command(bin, "run", "--config", config, "--adapter", "caddyfile")
-	c.cmd.Env = append(os.Environ(), "DIR="+c.dir, "HOME="+c.dir, "XDG_DATA_HOME="+c.dir, "XDG_CONFIG_HOME="+c.dir,
+	cmd := exec.Command(bin, "run", "--config", config, "--adapter", "caddyfile")
+	cmd.Env = append(os.Environ(), "DIR="+c.dir, "HOME="+c.dir, "XDG_DATA_HOME="+c.dir, "XDG_CONFIG_HOME="+c.dir,
 		fmt.Sprintf("ADMIN=%d", c.admin), "ORIGIN="+c.from.addr())
 	for i, port := range c.ports {
-		c.cmd.Env = append(c.cmd.Env, fmt.Sprintf("PORT%d=%d", i, port))
+		cmd.Env = append(cmd.Env, fmt.Sprintf("PORT%d=%d", i, port))
 	}
-	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
-	if err := c.cmd.Start(); err != nil {
+	cmd.Stdout, cmd.Stderr = &c.log, &c.log
+	if err := c.run(cmd); err != nil {
 		return err
 	}
-	go func() {
-		_ = c.cmd.Wait()
-		close(c.ended)
-	}()
 	if err := c.ready(); err != nil {
 		return err
 	}
@@ -211,9 +214,34 @@ func (c *caddy) usage() (u usage, err error) {
 	return u, nil
 }
 
-// stop ends the process and removes its folder.
+func (c *caddy) run(cmd *exec.Cmd) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	c.cmd = cmd
+	go func() {
+		_ = cmd.Wait()
+		close(c.ended)
+	}()
+	return nil
+}
+
+// stop ends the process and the origin, and removes the folder.
 func (c *caddy) stop() {
-	if c.cmd != nil && c.cmd.Process != nil {
+	c.clean()
+	if c.from != nil {
+		c.from.stop()
+	}
+	c.undo()
+}
+
+// clean ends the process and removes its folder, which may have a million names in it.
+func (c *caddy) clean() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd != nil {
 		_ = c.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-c.ended:
@@ -221,9 +249,6 @@ func (c *caddy) stop() {
 			_ = c.cmd.Process.Kill()
 			<-c.ended
 		}
-	}
-	if c.from != nil {
-		c.from.stop()
 	}
 	_ = os.RemoveAll(c.dir)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/suaveplan/caddy-storage-mux/integration/rig"
 	"github.com/suaveplan/caddy-storage-mux/integration/s3d"
 	"github.com/suaveplan/caddy-storage-mux/muxcore"
 	"github.com/suaveplan/caddy-storage-mux/muxcore/s3store"
@@ -52,6 +53,7 @@ func run(ctx context.Context, rounds int, size int64) error {
 		return err
 	}
 	defer stop()
+	defer rig.AtInterrupt(stop)()
 	client, err := minio.New(address, &minio.Options{Creds: credentials.NewStaticV4(s3d.AccessKey, s3d.SecretKey, ""), Region: s3d.Region})
 	if err != nil {
 		return err

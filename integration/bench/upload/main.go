@@ -79,7 +79,8 @@ func run(rounds, size int) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	remove := func() { _ = os.RemoveAll(dir) }
+	defer remove()
 	for _, name := range []string{"a", "b", "c"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return err
@@ -95,6 +96,10 @@ func run(rounds, size int) error {
 		return err
 	}
 	defer stop()
+	defer rig.AtInterrupt(func() {
+		stop()
+		remove()
+	})()
 	for _, place := range places {
 		var puts, copies []time.Duration
 		for range rounds + 1 {
