@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -167,6 +168,28 @@ func TestEqualityIsDecidedAfterPlaceholders(t *testing.T) {
 	}
 	if keys[0] != keys[1] {
 		t.Error("two trees, want one")
+	}
+}
+
+// What is where is for the operator to say: no header or host of a request chooses a host, a root, a bucket or a credential.
+func TestNoPlaceholderOfARequestChoosesABackend(t *testing.T) {
+	for kind, options := range map[string]string{
+		"http":      `"base_url":"http://h/x","header":{"A":["b"]},"health_uri":"/h","tls_ca_file":"/ca","tls_server_name":"h"`,
+		"file":      `"root":"/srv"`,
+		"s3":        `"bucket":"bucket","endpoint":"http://h","region":"r","access_key":"a","secret_key":"b","session_token":"c","prefix":"p"`,
+		"swift":     `"container":"box","auth_url":"http://h/v3","user":"u","key":"k","tenant":"t","domain":"d","region":"r","prefix":"p"`,
+		"rackspace": `"container":"box","auth_url":"http://h/v2.0","user":"u","key":"k","region":"DFW","prefix":"p"`,
+		"bunny":     `"zone":"zone","region":"de","access_key":"k","api_key":"l","pull_zone":"http://h","endpoint":"http://h","api_endpoint":"http://h","prefix":"p"`,
+		"use":       `"tree":"t"`,
+	} {
+		values := regexp.MustCompile(`:\[?"([^"]*)"`).FindAllStringSubmatchIndex(options, -1)
+		for _, at := range values {
+			changed := options[:at[2]] + "{http.request.header.X}" + options[at[3]:]
+			_, err := provisionJSON(t, `{"backends":[{"name":"b","type":"`+kind+`",`+changed+`}]}`)
+			if err == nil || !strings.Contains(err.Error(), "unknown placeholder {http.request.header.X}; those of requests work in prefix, hide and index only") {
+				t.Errorf("%s with %s gives %v", kind, changed, err)
+			}
+		}
 	}
 }
 
