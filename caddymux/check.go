@@ -33,10 +33,15 @@ func checkName(what, name string) error {
 
 // checkWeight tells whether weight is one.
 func checkWeight(backend string, weight *int) error {
-	if weight == nil || *weight >= 0 {
+	switch {
+	case weight == nil:
 		return nil
+	case *weight < 0:
+		return coded(muxcore.CodeInvalidWeight, "weight: must be >= 0, got %d (backend %q)", *weight, backend)
+	case *weight > muxcore.MaxWeight:
+		return coded(muxcore.CodeInvalidWeight, "weight: must be at most %d, got %d (backend %q)", muxcore.MaxWeight, *weight, backend)
 	}
-	return coded(muxcore.CodeInvalidWeight, "weight: must be >= 0, got %d (backend %q)", *weight, backend)
+	return nil
 }
 
 // checkUnique tells whether name is new among the backends of one mux, and makes it known.

@@ -65,6 +65,7 @@ func TestBadJSONIsAnErrorThatNamesTheField(t *testing.T) {
 		`{"backends":[{"name":"m","type":1}]}`:                                                                "type: ",
 		`{"backends":[{"name":"m","type":"memory","weight":"2"}]}`:                                            "weight: ",
 		`{"backends":[{"name":"m","type":"memory","weight":1.5}]}`:                                            "weight: ",
+		`{"backends":[{"name":"m","type":"memory","weight":1000000001}]}`:                                     "STORAGE_MUX.INVALID_WEIGHT: weight: must be at most 1000000000",
 		`{"backends":[{"name":"m","type":"memory","weight":-1}]}`:                                             "STORAGE_MUX.INVALID_WEIGHT",
 		`{"backends":[{"name":"m","type":"memory","timeout":"-1s"}]}`:                                         "timeout",
 		`{"backends":[{"name":"m","type":"memory","health_key":"/x"}]}`:                                       "health_key",

@@ -82,7 +82,7 @@ func (m *Mux) Remove(name string) error {
 // SetWeight changes a backend's weight. Errors have CodeInvalidWeight, CodeBackendNotFound, or
 // CodeWeightedRequiresWeights if a weighted mux would be left without any.
 func (m *Mux) SetWeight(name string, weight int) error {
-	if weight < 0 {
+	if !isWeight(weight) {
 		return invalidWeight(name, weight)
 	}
 	m, name, err := m.owner(name)

@@ -32,6 +32,7 @@ func TestAddAndRemove(t *testing.T) {
 		{"", muxcore.Backend{Name: "new", Store: extra, Weight: new(2)}, ""},
 		{"", muxcore.Backend{Name: "new", Store: extra}, muxcore.CodeBackendNameConflict},
 		{"", muxcore.Backend{Name: "neg", Store: extra, Weight: new(-1)}, muxcore.CodeInvalidWeight},
+		{"", muxcore.Backend{Name: "huge", Store: extra, Weight: new(muxcore.MaxWeight + 1)}, muxcore.CodeInvalidWeight},
 		{"inner", muxcore.Backend{Name: "new", Store: extra}, ""},
 		{"inner", muxcore.Backend{Name: "b0", Store: extra}, muxcore.CodeBackendNameConflict},
 		{"nobody", muxcore.Backend{Name: "new2", Store: extra}, muxcore.CodeBackendNotFound},
@@ -99,6 +100,7 @@ func TestSetWeight(t *testing.T) {
 		want   muxcore.Code
 	}{
 		{"b0", -1, muxcore.CodeInvalidWeight},
+		{"b0", muxcore.MaxWeight + 1, muxcore.CodeInvalidWeight},
 		{"nobody", 1, muxcore.CodeBackendNotFound},
 		{"b0", 0, muxcore.CodeWeightedRequiresWeights},
 		{"b1", 5, ""},

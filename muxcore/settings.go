@@ -257,7 +257,7 @@ func checkBackend(b *Backend) error {
 		return errors.New("backend without a name")
 	case b.Store == nil:
 		return fmt.Errorf("backend %q: no store", b.Name)
-	case b.Weight != nil && *b.Weight < 0:
+	case b.Weight != nil && !isWeight(*b.Weight):
 		return invalidWeight(b.Name, *b.Weight)
 	case b.Timeout < 0:
 		return fmt.Errorf("backend %q: timeout: must not be negative", b.Name)
@@ -271,8 +271,13 @@ func checkBackend(b *Backend) error {
 
 func conflict(name string) error { return &Error{Code: CodeBackendNameConflict, Backend: name} }
 
+// MaxWeight is the largest weight of a backend. More would not come through the numbers of JSON unharmed, nor be told apart from less.
+const MaxWeight = 1_000_000_000
+
+func isWeight(weight int) bool { return weight >= 0 && weight <= MaxWeight }
+
 func invalidWeight(name string, weight int) error {
-	return &Error{Code: CodeInvalidWeight, Backend: name, Err: fmt.Errorf("weight: must be >= 0, got %d", weight)}
+	return &Error{Code: CodeInvalidWeight, Backend: name, Err: fmt.Errorf("weight: must be 0 to %d, got %d", MaxWeight, weight)}
 }
 
 func tooDeep(name string) error {
