@@ -17,7 +17,7 @@ type base struct {
 	user *url.Userinfo
 }
 
-// parseBase reads BaseURL. No error quotes it: there may be a password in it.
+// parseBase reads BaseURL. No error quotes one in which there may be a password.
 func parseBase(text string) (base, error) {
 	if text == "" {
 		return base{}, errors.New("base_url: missing")
@@ -31,10 +31,10 @@ func parseBase(text string) (base, error) {
 			err = parse.Err
 		}
 		return base{}, fmt.Errorf("base_url: not a URL: %w", err)
-	case u.Scheme == "":
-		return base{}, errors.New("base_url: must begin with http:// or https://")
-	case u.Scheme != "http" && u.Scheme != "https":
+	case u.Scheme != "http" && u.Scheme != "https" && strings.ContainsAny(text, "@?"):
 		return base{}, fmt.Errorf("base_url: must begin with http:// or https://, got scheme %q", u.Scheme)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return base{}, fmt.Errorf("base_url: must begin with http:// or https://, %q does not", text)
 	case u.Hostname() == "":
 		return base{}, errors.New("base_url: has no host")
 	case !wire.IsPort(u.Port()):
