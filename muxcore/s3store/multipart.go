@@ -102,10 +102,12 @@ func (p *put) sendParts(ctx context.Context, m *multipart, head []byte) error {
 	var sending sync.WaitGroup
 	err := p.fillParts(ctx, m, head, func(number int, buf []byte, n int) {
 		sending.Go(func() {
-			if err := m.sendPart(ctx, &call{body: buf[:n], sha: unsigned}, number); err != nil {
+			c := call{body: buf[:n], loan: new(loan), sha: unsigned}
+			if err := m.sendPart(ctx, &c, number); err != nil {
 				m.fail(err)
 				cancel()
 			}
+			c.loan.callIn()
 			m.free <- buf
 		})
 	})

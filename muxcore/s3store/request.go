@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -33,6 +35,7 @@ type call struct {
 	header http.Header // not changed
 
 	body []byte       // in memory: it can be sent again
+	loan *loan        // of body, if its memory is used again after the call
 	up   *wire.Upload // in place of body: sent as it comes
 	sha  string       // of the body, hexadecimal, or unsigned; "" that of body, and of up unsigned
 }
@@ -147,7 +150,7 @@ func (c *call) load(req *http.Request) string {
 		}
 	case len(c.body) > 0:
 		req.ContentLength = int64(len(c.body))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c.body)), nil }
+		req.GetBody = func() (io.ReadCloser, error) { return c.reader(), nil }
 		req.Body, _ = req.GetBody()
 		if c.sha == "" {
 			c.sha = sumOf(c.body)
@@ -158,6 +161,53 @@ func (c *call) load(req *http.Request) string {
 	}
 	return c.sha
 }
+
+// reader reads a body that is in memory.
+func (c *call) reader() io.ReadCloser {
+	if c.loan != nil {
+		return &lent{loan: c.loan, left: c.body}
+	}
+	return io.NopCloser(bytes.NewReader(c.body))
+}
+
+// loan is memory that a transport may read in. It may do so after it has answered or given up, so that the memory must be called in
+// before it is another's.
+type loan struct {
+	mu   sync.Mutex
+	over bool
+}
+
+var errCalledIn = errors.New("read of a body after the call has ended")
+
+func (l *loan) callIn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+}
+
+// lent reads what is lent.
+type lent struct {
+	loan *loan
+	left []byte
+}
+
+// Read implements io.Reader.
+func (b *lent) Read(p []byte) (int, error) {
+	b.loan.mu.Lock()
+	defer b.loan.mu.Unlock()
+	if b.loan.over {
+		return 0, errCalledIn
+	}
+	if len(b.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, b.left)
+	b.left = b.left[n:]
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (*lent) Close() error { return nil }
 
 func sumOf(body []byte) string {
 	sum := sha256.Sum256(body)

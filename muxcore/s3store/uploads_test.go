@@ -218,6 +218,52 @@ func (f answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
+// hasty is a transport that answers before it has read the body, and goes on reading.
+type hasty struct {
+	answering
+	mu     sync.Mutex
+	unread []io.Reader
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *hasty) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Has("partNumber") {
+		h.mu.Lock()
+		h.unread = append(h.unread, r.Body)
+		h.mu.Unlock()
+		r.Body = nil
+	}
+	return h.answering.RoundTrip(r)
+}
+
+// What net/http had yet to send of a part, when the service answered or the caller went, could be the bytes of the next upload.
+func TestATransportThatGoesOnSendingHasNothingOfTheNextUpload(t *testing.T) {
+	h := &hasty{answering: func(r *http.Request) (int, string) {
+		switch {
+		case r.Method == http.MethodHead && strings.HasSuffix(r.URL.Path, "/key"):
+			return http.StatusNotFound, ""
+		case r.URL.Query().Has("uploads"):
+			return http.StatusOK, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+		case r.URL.Query().Has("partNumber"):
+			return http.StatusForbidden, ""
+		}
+		return http.StatusNoContent, ""
+	}}
+	s := open(t, s3store.Settings{Bucket: "bucket", Endpoint: "h.example", AccessKey: "a", SecretKey: "s", Transport: h})
+	if _, err := s.Put(t.Context(), "key", bytes.NewReader(make([]byte, 9<<20)), -1, muxcore.PutOptions{}); err == nil {
+		t.Error("Put of which every part fails = nil")
+	}
+	s.Close()
+	if len(h.unread) == 0 {
+		t.Fatal("no part was sent")
+	}
+	for _, body := range h.unread {
+		if n, err := io.Copy(io.Discard, body); n > 0 || err == nil {
+			t.Errorf("%d bytes of memory that is another's by now, %v", n, err)
+		}
+	}
+}
+
 // A service that is down when a failed upload is to be aborted may be back soon.
 func TestAnAbortIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
