@@ -155,7 +155,7 @@ func TestNonsenseIsRefusedByName(t *testing.T) {
 		"must be positive":   muxcore.Check(muxcore.Settings{WriteQuorum: muxcore.QuorumAll - 1}, ok),
 		"must not be a back": muxcore.Check(muxcore.Settings{Mode: muxcore.Shield}, muxcore.Backend{Name: "a", Store: memory(t), Backup: true}),
 		`"a": timeout`:       muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), Timeout: -1}),
-		`weight: must be >=`: muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), Weight: new(-3)}),
+		`weight: must be 0 to`: muxcore.Check(muxcore.Settings{}, muxcore.Backend{Name: "a", Store: memory(t), Weight: new(-3)}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want one that says %q", err, want)
