@@ -83,8 +83,8 @@ func (a *App) chainTo(to, from string, seen map[string]bool) []string {
 		return nil
 	}
 	seen[from] = true
-	for _, next := range a.Trees[from].used(1) {
-		if chain := a.chainTo(to, next.tree, seen); chain != nil {
+	for _, next := range a.Trees[from].used() {
+		if chain := a.chainTo(to, next, seen); chain != nil {
 			return append([]string{from}, chain...)
 		}
 	}
@@ -93,15 +93,22 @@ func (a *App) chainTo(to, from string, seen map[string]bool) []string {
 
 // depthOf is how many muxes stand in the longest chain of a tree, in which there is no cycle; 0 if it is not declared yet.
 func (a *App) depthOf(name string) int {
-	m := a.Trees[name]
-	if m == nil {
-		return 0
+	if m := a.Trees[name]; m != nil {
+		return a.depth(m)
 	}
-	deepest := m.depth()
-	for _, u := range m.used(1) {
-		deepest = max(deepest, u.depth+a.depthOf(u.tree))
+	return 0
+}
+
+func (a *App) depth(m *Mux) int {
+	deepest := 0
+	for _, one := range m.inside() {
+		if one.Type == useType {
+			deepest = max(deepest, a.depthOf(one.Tree))
+		} else {
+			deepest = max(deepest, a.depth(&one.Mux))
+		}
 	}
-	return deepest
+	return 1 + deepest
 }
 
 // inner is what the JSON of a backend says of the muxes in it.
@@ -122,25 +129,14 @@ func (m *Mux) inside() (all []inner) {
 	return all
 }
 
-// used lists the trees that m uses, where m is the mux of that number in a chain.
-func (m *Mux) used(depth int) (all []usePlace) {
+// used lists the trees that m uses.
+func (m *Mux) used() (all []string) {
 	for _, one := range m.inside() {
 		if one.Type == useType {
-			all = append(all, usePlace{tree: one.Tree, depth: depth})
+			all = append(all, one.Tree)
 		} else {
-			all = append(all, one.used(depth+1)...)
+			all = append(all, one.used()...)
 		}
 	}
 	return all
-}
-
-// depth is how many muxes stand in the longest chain of m, without those of the trees that it uses.
-func (m *Mux) depth() int {
-	deepest := 0
-	for _, one := range m.inside() {
-		if one.Type == muxType {
-			deepest = max(deepest, one.depth())
-		}
-	}
-	return 1 + deepest
 }
